@@ -305,7 +305,7 @@ class KnownFleet:
             first = plain(receiver_error_text(summary.receiver_errors[0]), LONGEST)
             rows.append(("receivers", f"{counted(summary.receiver_error_count, 'error')}: {first}"))
         rows += self._problem_rows()
-        for event in self._last_events:
+        for event in (last.shown(self.monitor.ingest.names) for last in self._last_events):
             where = plain(event.path or event.job) or "fleet"
             said = plain(event.text, 256)
             time = format_rfc3339(event.ts_ns)

@@ -156,7 +156,9 @@ def _news_among(
             else []
         )
         if problem is not None and not old:
-            told.append((held, texts.place_text(problem.place), texts.text_of(problem)))
+            told.append(
+                (held, texts.place_text(problem.place, problem.names), texts.text_of(problem))
+            )
         elif not old or held.severity < min(old):
             told.append((held, where_text(held.alert), title(held.alert)))
     return told

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.layout import Layout
@@ -139,6 +140,8 @@ class Feed:
         """How often the instances were replaced: part of their EC2 ids."""
         self.ec2_ids: dict[str, str] = {}
         """EC2 ids of instances with one of their own."""
+        self.display_names: dict[str, str] = {}
+        """Display names of jobs, and of instances by address."""
         self.told = 0
         """Events told so far."""
 
@@ -216,6 +219,7 @@ class Feed:
                 on=places,
                 steps_per_s=0.125,
                 mfu=0.4,
+                display_name=self.display_names.get(name),
             )
             messages.append(self._state(TopicClass.JOB, name, encode_message(job)))
         return messages
@@ -224,7 +228,8 @@ class Feed:
         kind = self.layout.type_of(self.layout.instance_index[path])
         lnc = kind.chip.logical_neuroncore_config
         ec2_id = self.ec2_ids.get(path, f"i-{self.generation:017x}")
-        return InstanceSpec(path=path, type=kind.name, ec2_id=ec2_id, lnc=lnc)
+        shown = self.display_names.get(path, UNSET)
+        return InstanceSpec(path=path, type=kind.name, ec2_id=ec2_id, display_name=shown, lnc=lnc)
 
     def reservation(
         self, reservation_id: str, on: str | tuple[str, ...] = (), **rest: Any

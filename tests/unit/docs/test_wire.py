@@ -85,6 +85,7 @@ def descriptor(columns: list[dict[str, Any]] | None = None) -> dict[str, Any]:
                 "path": PATH,
                 "type": "trn2.48xlarge",
                 "ec2_id": "i-0",
+                "display_name": "ip-10-0-1-7.ec2.internal",
                 "lnc": 2,
                 "versions": {"driver": "2.19"},
             }

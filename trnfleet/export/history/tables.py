@@ -89,6 +89,7 @@ JOBS = HistoryTable(
         ("kind", "VARCHAR"),
         ("state", "VARCHAR"),
         *((name, "DOUBLE") for name in JOB_FIGURES),
+        ("display_name", "VARCHAR"),
         ("writer", "VARCHAR"),
     ),
     ("time", "job"),
@@ -111,6 +112,7 @@ JOB_MINUTES = HistoryTable(
         ("state", "VARCHAR"),
         ("samples", "UINTEGER"),
         *((name, "DOUBLE") for name in JOB_FIGURES),
+        ("display_name", "VARCHAR"),
         ("writer", "VARCHAR"),
     ),
     ("time", "job"),
@@ -230,7 +232,8 @@ def job_figures_sql(source: str) -> str:
     ]
     return (
         f"SELECT time_bucket(INTERVAL {WINDOW_MINUTES} MINUTE, minute) AS time, job, last(kind"
-        f" ORDER BY minute) AS kind, last(state ORDER BY minute) AS state, {', '.join(figures)}"
+        f" ORDER BY minute) AS kind, last(state ORDER BY minute) AS state, {', '.join(figures)},"
+        " last(display_name ORDER BY minute) AS display_name"
         f" FROM (SELECT * RENAME (time AS minute) FROM ({source})) GROUP BY ALL"
     )
 

@@ -120,6 +120,11 @@ class Alerts:
         """Return the state for pickles: everything except the listener."""
         return {**self.__dict__, "listener": None}
 
+    @property
+    def names(self) -> Names:
+        """Display names in texts of alerts."""
+        return self._store.names
+
     def use_names(self, names: Names) -> None:
         """Write texts of alerts with display names."""
         self._store.names = names

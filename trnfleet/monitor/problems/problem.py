@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.address import NO_NAMES, Names
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.findings import JOBS_DOWN, Finding
@@ -69,6 +70,8 @@ class Problem(NamedTuple):
     """The root first, then the others as they come."""
     findings: tuple[Finding, ...] = ()
     """Findings, where no rule looks at them."""
+    names: Names = NO_NAMES
+    """Display names for its texts."""
 
     @property
     def cells(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from trnfleet.monitor.problems.uncovered import subsystem_of, uncovered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trnfleet.domain.address import Names
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.silences import Silences
@@ -51,6 +52,7 @@ class Fleet(NamedTuple):
     silences: Silences
     rules: tuple[Rule, ...]
     """Rules to decide if a finding is a problem."""
+    names: Names
     now_ns: int
 
 
@@ -100,6 +102,7 @@ def _problem(members: list[AlertWithStatus], fleet: Fleet) -> Problem:
         status=status,
         subsystem=root.alert.subsystem,
         place=place,
+        names=fleet.names,
         text="; before: ".join(title(alert) for alert in (root.alert, *before)),
         chips=_chips(alerts),
         jobs=impacts(
@@ -298,6 +301,7 @@ def _of_findings(group: FindingGroup, fleet: Fleet) -> Problem:
         status=AlertStatus.FIRING,
         subsystem=subsystem,
         place=group.place,
+        names=fleet.names,
         text=group.text,
         chips=sum(
             finding.chips

@@ -65,7 +65,7 @@ def problems_of(
     )
     known = alerts.rules if rules is None else rules
     instant_ns = alerts.instant.now_ns if now_ns is None else now_ns
-    fleet = Fleet(store.layout, running, named, alerts.silences, known, instant_ns)
+    fleet = Fleet(store.layout, running, named, alerts.silences, known, ingest.names, instant_ns)
     return search(active, state.findings if findings is None else findings, fleet)
 
 

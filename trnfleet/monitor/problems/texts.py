@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.address import Level, level_of
+from trnfleet.domain.address import NO_NAMES, Level, Names, level_of
 from trnfleet.domain.alerts.alert import rack_text
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.quantities import DurationStyle, count, counted, duration, signed_percent
@@ -30,25 +30,27 @@ def none_text(incomplete: str = "") -> str:
     return f"{NONE} {incomplete}".rstrip()
 
 
-def place_text(place: Place, *, is_whole: bool = False) -> str:
+def place_text(place: Place, names: Names = NO_NAMES, *, is_whole: bool = False) -> str:
     """Return the place of a problem.
 
     For example `us-0001 rack B`, `trn2u-0001-2/chip06:east ↔ chip07:west`, or a job's name.
 
     Args:
         place: The place.
+        names: Display names.
         is_whole: Whether addresses are whole, for the command line.
     """
     if place.name and not place.lane and level_of(place.address) < Level.CHIP:
-        return plain(place.name, LONGEST)
-    address = plain(place.address, LONGEST)
+        return plain(names.jobs.get(place.name, place.name), LONGEST)
+    address = plain(names.address(place.address), LONGEST)
     text = address if is_whole else short_address(address)
     if place.rack:
         text += f" {plain(rack_text(place.rack))}"
     if place.lane:
         text += f"{':' if place.other_end or not place.lane.startswith('nc') else '/'}{plain(place.lane)}"  # noqa: E501
     if place.other_end:
-        text += f" ↔ {_far_end(plain(place.other_end, LONGEST), address, is_whole=is_whole)}"
+        end = plain(names.address(place.other_end), LONGEST)
+        text += f" ↔ {_far_end(end, address, is_whole=is_whole)}"
     return text or "fleet"
 
 
@@ -89,24 +91,28 @@ def cell_text(problem: Problem) -> str:
 
 def impact_text(problem: Problem, now_ns: int) -> str:
     """Return a problem's impact on jobs, such as `stopped pretrain-70b (failed 28 s ago)`."""
-    down = [_down_text(job, now_ns) for job in problem.jobs if job.state in JOBS_DOWN]
-    slowed = [_slowed_text(job) for job in problem.jobs if job.state not in JOBS_DOWN]
+    down = [
+        _down_text(job, problem.names, now_ns) for job in problem.jobs if job.state in JOBS_DOWN
+    ]
+    slowed = [
+        _slowed_text(job, problem.names) for job in problem.jobs if job.state not in JOBS_DOWN
+    ]
     parts = (("stopped", down), ("hits", slowed))
     return ", ".join(f"{verb} {', '.join(jobs)}" for verb, jobs in parts if jobs)
 
 
-def _down_text(impact: JobImpact, now_ns: int) -> str:
+def _down_text(impact: JobImpact, names: Names, now_ns: int) -> str:
     """Return a down job, its state, and its time down if known."""
     state = plain(impact.state, 32)
     if impact.down_since_ns is not None:
         age = duration(max(0, now_ns - impact.down_since_ns) / NS_PER_S, DurationStyle.COARSE)
         state = f"{state} {age} ago" if state == "failed" else f"{state}, down {age}"
-    return f"{plain(impact.job, 64)} ({state})"
+    return f"{plain(names.job(impact.job), 64)} ({state})"
 
 
-def _slowed_text(impact: JobImpact) -> str:
+def _slowed_text(impact: JobImpact, names: Names) -> str:
     """Return a job and how much longer its steps take, or its state."""
-    words = plain(impact.job, 64)
+    words = plain(names.job(impact.job), 64)
     if impact.slowdown_pct is not None:
         return f"{words} step {signed_percent(impact.slowdown_pct)}"
     return words if impact.state in {"", "running"} else f"{words} {plain(impact.state, 32)}"
@@ -203,7 +209,7 @@ def line(problem: Problem, now_ns: int) -> str:
     return "; ".join(
         part
         for part in (
-            f"{place_text(problem.place, is_whole=True)}: {text_of(problem)}",
+            f"{place_text(problem.place, problem.names, is_whole=True)}: {text_of(problem)}",
             f"for {age}" if age else "",
             below,
         )
@@ -224,7 +230,7 @@ def problem_facts(problem: Problem, now_ns: int) -> dict[str, Any]:
         "severity": problem.severity.value,
         "status": problem.status.value,
         "subsystem": problem.subsystem,
-        "place": place_text(place, is_whole=True),
+        "place": place_text(place, problem.names, is_whole=True),
         "address": place.address,
         "rack": place.rack or None,
         "lane": place.lane or None,

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.domain.address import Level
+from trnfleet.domain.address import Level, Names
 from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ class Event(NamedTuple):
     def order(self) -> tuple[float, bool, int]:
         """Sort key: by arrival, the monitor's own events after their possible causes."""
         return self.received_s, self.is_own, self.number
+
+    def shown(self, names: Names) -> Event:
+        """Return the event with display names of its instance and job."""
+        path = names.address(self.path)
+        job = names.jobs.get(self.job, self.job)
+        return self if (path, job) == (self.path, self.job) else self._replace(path=path, job=job)
 
 
 class Events:

@@ -22,6 +22,7 @@ from trnfleet.wire.topics import VALUES, build_topic
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trnfleet.domain.address import Names
     from trnfleet.domain.minutes import MinuteRows
     from trnfleet.monitor.alerting.store import AlertTransition
     from trnfleet.monitor.store.events import Event
@@ -127,7 +128,7 @@ class Collector:
         if self._minutes.samples > samples:
             silent = ingest.job_table.last_known
             live = [job for name, job in ingest.jobs.items() if name not in silent]
-            self._jobs.take(moment.time_ns // MINUTE_NS, live)
+            self._jobs.take(moment.time_ns // MINUTE_NS, live, ingest.names)
         # The monitor keeps few of them: a minute of a large fleet may have more.
         self._events += monitor.events.since(self._events_seen)
         self._events_seen = monitor.events.received
@@ -195,6 +196,7 @@ class Collector:
 class _Job:
     kind: str = ""
     state: str = ""
+    display_name: str | None = None
     samples: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -206,13 +208,14 @@ class JobMinutes:
     def __init__(self) -> None:
         self._open: dict[int, dict[str, _Job]] = {}
 
-    def take(self, minute: int, jobs: Iterable[JobMessage]) -> None:
+    def take(self, minute: int, jobs: Iterable[JobMessage], names: Names) -> None:
         """Add the jobs as they are now to a minute since 1970."""
         known = self._open.setdefault(minute, {})
         for message in jobs:
             job = known.setdefault(message.job, _Job())
             job.kind = message.kind
             job.state = message.state
+            job.display_name = names.jobs.get(message.job)
             job.samples += 1
             for name in JOB_FIGURES:
                 value = getattr(message, name)
@@ -240,6 +243,7 @@ class JobMinutes:
                         job.sums[key] / job.counts[key] if key in job.sums else None
                         for key in JOB_FIGURES
                     ),
+                    job.display_name,
                 )
                 for name, job in self._open.pop(minute).items()
             ]

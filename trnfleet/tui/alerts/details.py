@@ -298,7 +298,7 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
         )
     facts.append(_where(alert))
     if alert.cause:
-        facts.append(Fact("cause", plain(alert.cause, LONGEST)))
+        facts.append(Fact("cause", plain(alert.names.address(alert.cause), LONGEST)))
     return facts + _runbook(alert.rule)
 
 
@@ -307,11 +307,12 @@ def _where(alert: Alert) -> Fact:
 
     A job's alert has the place of its cause and the chips of the job.
     """
-    job = f"job {plain(alert.job)}" if alert.job else ""
+    job = f"job {alert.names.job(alert.job)}" if alert.job else ""
+    place = plain(alert.names.address(address_of(alert)))
     if alert.rule.scope is Scope.JOB:
-        words = [plain(address_of(alert)), job, amount_text(alert)]
+        words = [place, job, amount_text(alert)]
     else:
-        words = [plain(address_of(alert)) or where_text(alert), amount_text(alert), job]
+        words = [place or where_text(alert), amount_text(alert), job]
     return Fact("where", "  ".join(word for word in words if word))
 
 
@@ -432,10 +433,11 @@ def _times(alert: Alert, now_ns: int) -> list[Fact]:
 
 
 def _members_text(alert: Alert, members: list[tuple[str, float, bool]]) -> str:
-    place = address_of(alert)
+    place = plain(alert.names.address(address_of(alert)))
     words: list[str] = []
-    for name, value, fires in members:
-        short = plain(name).removeprefix(f"{place}/") if place else plain(name)
+    for member, value, fires in members:
+        name = plain(alert.names.address(member))
+        short = name.removeprefix(f"{place}/") if place else name
         text = "" if math.isnan(value) else f" {value_text(alert.rule, value)}"
         words.append(f"{short}{text}" + ("" if fires else " (pending)"))
     more = alert.members - len(members)
@@ -444,7 +446,7 @@ def _members_text(alert: Alert, members: list[tuple[str, float, bool]]) -> str:
 
 def _spread(group: AlertGroup) -> str:
     """Return the place of all alerts, and the place below it with most of them."""
-    place = group.place
+    place = plain(group.newest.alert.names.address(group.place))
     depth = len(place.split("/")) if place else 0
     counted: dict[str, int] = {}
     for member in group.members:
@@ -454,7 +456,7 @@ def _spread(group: AlertGroup) -> str:
     words = ", ".join(
         f"{name.removeprefix(place + '/')} {count(number)}" for name, number in most[:_MOST_MEMBERS]
     )
-    return f"{plain(place) or 'fleet'}: {words}" + (
+    return f"{place or 'fleet'}: {words}" + (
         f" and {count(len(most) - _MOST_MEMBERS)} more places" if len(most) > _MOST_MEMBERS else ""
     )
 

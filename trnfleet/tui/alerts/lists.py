@@ -173,6 +173,7 @@ def _group_parts(group: AlertGroup, plan: AlertPlan, now_ns: int, *, selected: b
         group.severity, selected=selected, is_loud=group.status is AlertStatus.FIRING
     )
     amount = f"{count(len(group.members))} alerts"
+    place = plain(group.newest.alert.names.address(group.place))
     room = plan.value + (1 + plan.amount if plan.amount else 0)
     parts = _lead(
         group.severity, age_text(group.newest.alert, now_ns), plan, ink, selected=selected
@@ -180,13 +181,16 @@ def _group_parts(group: AlertGroup, plan: AlertPlan, now_ns: int, *, selected: b
     parts += [
         (f"{'▾' if group.is_open else '▸'} ", ink.body),
         (f"{fit(plain(group.name), plan.rule)} ", ink.strong),
-        (f"{fit(shortened(plain(group.place), plan.where) or 'fleet', plan.where)} ", ink.body),
+        (
+            f"{fit(shortened(place, plan.where) or 'fleet', plan.where)} ",
+            ink.body,
+        ),
         (f"{fit(said_text(group.newest.alert), plan.text)} " if plan.text else "", ink.quiet),
         (f"{right(amount, room)} ", ink.strong),
     ]
     if plan.job:
-        jobs = {member.alert.job for member in group.members}
-        parts.append((f"{fit(plain(jobs.pop()) if len(jobs) == 1 else '', plan.job)} ", ink.quiet))
+        jobs = {member.alert.names.job(member.alert.job) for member in group.members}
+        parts.append((f"{fit(jobs.pop() if len(jobs) == 1 else '', plan.job)} ", ink.quiet))
     word = "" if group.status is AlertStatus.FIRING else group.status.value
     return [*parts, (fit(word, plan.status), ink.quiet)]
 

@@ -424,9 +424,9 @@ class ActionsApp(TimeKeys):
             message = self.monitor.ingest.jobs[job]
             place = begin_of(message, layout)
             if not place:
-                raise ConfigError(unplaced_text(message))
+                raise ConfigError(unplaced_text(message, names))
             self.go(place, HIERARCHY)
-            self.say(f"job {job} begins here, where another job runs, too")
+            self.say(f"job {names.job(job)} begins here, where another job runs, too")
             return
         # The tree gives up a filter that hides where one goes.
         self.go(layout.path(layout.parent(Node(Level.CHIP, int(np.argmax(chips))))), HIERARCHY)

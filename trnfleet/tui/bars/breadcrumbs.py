@@ -80,7 +80,7 @@ def breadcrumbs(
     parts = crumbs(address, max(min(width, least), width - beside) - 1, root, names)
     room = width - width_of(parts)
     if event is not None:
-        return [*parts, *notice(event, room - 1)]
+        return [*parts, *notice(event, room - 1, names)]
     if picked and room > _LEAST_NOTICE:
         parts.append((f"  {fit(picked, room - 2).rstrip()}", theme.LINK))
     if tour_cells:
@@ -88,7 +88,7 @@ def breadcrumbs(
     return parts
 
 
-def notice(event: Event | AlertNotice, room: int) -> Parts:
+def notice(event: Event | AlertNotice, room: int, names: Names = NO_NAMES) -> Parts:
     """Return an event or alert in at most `room` cells: sign, place and text.
 
     It links to the place of an event, or to the list with it.
@@ -97,7 +97,7 @@ def notice(event: Event | AlertNotice, room: int) -> Parts:
         return []
     glyph = theme.SEVERITY_GLYPH[event.severity]
     style = theme.SEVERITY_STYLE[event.severity]
-    where = last_segments(plain(event.path))
+    where = last_segments(plain(names.address(event.path)))
     if not isinstance(event, Event) and event.fleet:
         where = f"{plain(event.fleet)} {where}".rstrip()
     text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"

@@ -326,7 +326,8 @@ class ChartSource(NamedTuple):
                 monitor, span_s, lambda alert: is_below(address_of(alert).partition(":")[0], path)
             )
         chart_history = None if node is None else read_past(context, inputs.times, path)
-        name = plain(path) if path else plain(monitor.fleet_name, 64)
+        names = monitor.ingest.names
+        name = plain(names.address(path)) if path else plain(monitor.fleet_name, 64)
         level = "" if node is None else LEVEL_NAMES[node.level]
         if (
             node is not None
@@ -337,7 +338,7 @@ class ChartSource(NamedTuple):
         title, words = (name, f"  {level}") if node is not None else ("", "")
         if place.job:
             words = f"  {title}{words}" if title else ""
-            title = f"job {plain(place.job, 64)}"
+            title = f"job {plain(names.job(place.job), 64)}"
         state = None if node is None else _state_of(context, node)
         return ChartSource(place, node, inputs, marks, chart_history, title, words, state)
 

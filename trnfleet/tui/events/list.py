@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual.binding import Binding, BindingType
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.address import NO_NAMES, Names
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
 from trnfleet.domain.filters.language import EVERYTHING, Filter
 from trnfleet.domain.quantities import counted
@@ -131,6 +132,7 @@ class EventRow(NamedTuple):
 
     event: Event
     now_ns: int
+    names: Names = NO_NAMES
 
     def value(self, column: str) -> str | float | None:
         event = self.event
@@ -146,7 +148,9 @@ class EventRow(NamedTuple):
         return values[column]
 
     def has(self, part: str) -> bool:
-        return part in "\n".join(texts_of(self.event)).lower()
+        shown = self.event.shown(self.names)
+        texts = (*texts_of(self.event), shown.path, shown.job)
+        return part in "\n".join(texts).lower()
 
 
 _ORDER = operator.attrgetter("order")
@@ -239,7 +243,8 @@ class EventList(CursorList["Event"]):
         super().tick()
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
-        return row(self.row_key(number), EventPlan.for_width(width), selected=selected)
+        event = self.row_key(number).shown(self._monitor.ingest.names)
+        return row(event, EventPlan.for_width(width), selected=selected)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         now = self._monitor.moment().time_ns
@@ -271,7 +276,7 @@ class EventList(CursorList["Event"]):
             for event in ring.newest_first():
                 if event.number <= self._looked_at[kind]:
                     break
-                if self.wanted.keeps(EventRow(event, now_ns)):
+                if self.wanted.keeps(EventRow(event, now_ns, self._monitor.ingest.names)):
                     fresh.append(event)
             self._looked_at[kind] = ring.received
             self._found.extend(reversed(fresh))

@@ -104,6 +104,7 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
     """
     alerts = snapshot.alerts
     now_ns = snapshot.now_ns
+    event = event.shown(alerts.names)
     day, time = format_rfc3339(event.ts_ns)[:-1].split("T")
     age_s = (now_ns - event.ts_ns) / NS_PER_S
     ago = f"{duration(age_s)} ago" if age_s >= 1 else "just now"
@@ -122,7 +123,9 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
     if not event.rule:
         facts += _alerts_there(event, snapshot)
     keys = (
-        f"Enter goes to {plain(opens)}" if opens else "Enter leads nowhere: it is about the fleet"
+        f"Enter goes to {plain(alerts.names.address(opens))}"
+        if opens
+        else "Enter leads nowhere: it is about the fleet"
     )
     return [*facts, Fact("keys", f"{keys}; o goes to its moment", theme.QUIET)]
 
@@ -560,7 +563,8 @@ class EventFoot(LineView, can_focus=False):
 
     def lines(self, _top: int, height: int, width: int) -> list[Line]:
         """Return the lines, the last one always with the number of events."""
-        event = self._events.picked
+        picked = self._events.picked
+        event = picked and picked.shown(self._monitor.ingest.names)
         counts = self._counts()
         texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)
         # Where the details stand beside the list, there is one line.

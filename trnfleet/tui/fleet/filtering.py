@@ -72,8 +72,9 @@ class ProblemRow(NamedTuple):
             problem.owner,
             problem.subsystem,
         )
-        jobs = (impact.job for impact in problem.jobs)
-        words = "\n".join((*said, texts.place_text(problem.place), *jobs)).lower()
+        names = problem.names
+        jobs = (f"{impact.job} {names.job(impact.job)}" for impact in problem.jobs)
+        words = "\n".join((*said, texts.place_text(problem.place, names), *jobs)).lower()
         return part in words or any(has_id(held.alert.fingerprint, part) for held in problem.alerts)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
+    from trnfleet.domain.address import Names
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.alerts import AlertSnapshot
@@ -277,7 +278,8 @@ class JobList(FleetList["JobMessage"]):
     def _below(self, job: JobMessage, plan: JobPlan, room: int) -> str:
         """Return a job's second line: cause of trouble, else place, and fault cost."""
         problem = problem_of(self._alerts, job.job)
-        first = plain(job.on[0].rpartition("/")[2], 40) if job.on else ""
+        names = self.monitor.ingest.names
+        first = names.segment(job.on[0])[:40] if job.on else ""
         whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
         jobs = self.monitor.ingest.job_table
         claimed = jobs.claimed_figures(job.job, self.monitor.store)
@@ -289,10 +291,10 @@ class JobList(FleetList["JobMessage"]):
                 f"{place}: {counted(claimed.chips, 'chip')} claimed ({source}), {busy}, HBM {used}"
             )
         if problem is not None:
-            cause = texts.place_text(problem.place)
+            cause = texts.place_text(problem.place, names)
             whole = texts.text_of(problem)
             # Where nothing but the job is to blame, its name is on the line above.
-            if cause != plain(job.job):
+            if cause != names.job(job.job):
                 place = cause
                 whole = f"{cause}: {whole}"
         lost = [
@@ -331,9 +333,9 @@ def begin_of(job: JobMessage, layout: Layout) -> str:
     return next((address for address in begins if layout.find(address) is not None), "")
 
 
-def unplaced_text(job: JobMessage) -> str:
+def unplaced_text(job: JobMessage, names: Names) -> str:
     """Return why a job leads nowhere: no instance of it is known."""
-    named = plain(job.job, 40)
+    named = plain(names.job(job.job), 40)
     if not job.on:
         return f"job {named} is {plain(job.state, 20)} and names no instance"
     first = plain(job.on[0], 60)

@@ -184,7 +184,7 @@ class ProblemList(FleetList["Problem"]):
         names = self._names(problems)
         room = min(width, self.line_width)
         most = int(room * _PLACE_SHARE)
-        places = [place_in(problem.place, most) for problem in problems]
+        places = [place_in(problem.place, most, problem.names) for problem in problems]
         longest = max(map(len, places), default=0) if room >= _ALIGNED_FROM else 0
         made: list[Line] = []
         for number, problem, place, name in zip(rows, problems, places, names, strict=True):
@@ -291,12 +291,12 @@ def _whole(problem: Problem, now_ns: int, width: int, name: str, *, selected: bo
     quiet = theme.SELECTED_QUIET if selected else theme.QUIET
     text = texts.text_of(problem)
     room = max(1, width - 3)
-    place = place_in(problem.place, int(width * _PLACE_SHARE))
+    place = place_in(problem.place, int(width * _PLACE_SHARE), problem.names)
     made: list[Parts]
     if "…" not in place and len(name) + len(place) + len(text) + _AROUND <= width:
         made = [_first(problem, name + place, now_ns, width, selected=selected)]
     else:
-        place = place_in(problem.place, max(1, width - _AROUND - len(name)))
+        place = place_in(problem.place, max(1, width - _AROUND - len(name)), problem.names)
         made = [_first(problem, name + place, now_ns, width, text="", selected=selected)]
         made += [[(f"   {line}", body)] for line in _uncut(text, room)]
     below: list[str] = []

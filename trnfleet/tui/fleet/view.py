@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from trnfleet.clock import format_rfc3339
-from trnfleet.domain.address import Level
+from trnfleet.domain.address import NO_NAMES, Level, Names
 from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.domain.quantities import counted, signed_percent, with_unit
@@ -209,7 +209,10 @@ def _steps(source: FleetSource) -> Trend | None:
     # Those of the list of jobs: two figures of one thing are one figure.
     running = jobs_of(monitor)
     jobs = running.jobs
-    now = {plain(name): running.slowdown_pct(jobs[name]) for name in source.jobs if name in jobs}
+    names = monitor.ingest.names
+    now = {
+        names.job(name): running.slowdown_pct(jobs[name]) for name in source.jobs if name in jobs
+    }
     slowdowns = [now.get(line.name) for line in series]
     figures = tuple("n/a" if value is None else signed_percent(value) for value in slowdowns)
     limits = []
@@ -295,7 +298,7 @@ class LatestEvents(LineView, can_focus=False):
         made: list[Line] = []
         for event in itertools.islice(newest, height):
             address = event_address(event, self._monitor.alerts)
-            told = event_lines(event, width - 1, height - len(made), address)
+            told = event_lines(event.shown(ingest.names), width - 1, height - len(made), address)
             made += [text_line(parts, width) for parts in told]
             if len(made) >= height:
                 break
@@ -629,7 +632,8 @@ class FleetView(FilteredView):
     def _write(self) -> None:
         self._write_legend()
         alerts = self.context.alerts.touching(self.map.place)
-        self._selection.show(lambda width: [selection(self.map, width, alerts)])
+        names = self.monitor.ingest.names
+        self._selection.show(lambda width: [selection(self.map, width, alerts, names)])
         summary = self.context.frame.summary
         unknown = unknown_text(summary.announced, summary.chips)
         self._unknown.display = bool(unknown)
@@ -656,7 +660,9 @@ class FleetView(FilteredView):
         )
 
 
-def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ()) -> Parts:
+def selection(
+    heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = (), names: Names = NO_NAMES
+) -> Parts:
     """Return the line of the selection: address, value, whether it is live, and alerts.
 
     More if there is room.
@@ -665,10 +671,11 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
         heat: The map.
         width: Cells.
         alerts: Alerts there.
+        names: Display names.
     """
     if not heat.grid.groups:
         return []
-    place = plain(heat.place)
+    place = plain(names.address(heat.place))
     if heat.zoom.unit is None:
         place += " and its neighbours"
     first: float | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.address import STANDALONE, Level
+from trnfleet.domain.address import NO_NAMES, STANDALONE, Level, Names
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.problems import texts
@@ -24,18 +24,18 @@ _WHOLE_SHARE = 0.8
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
 
 
-def place_in(place: Place, room: int) -> str:
+def place_in(place: Place, room: int, names: Names = NO_NAMES) -> str:
     """Return a problem's place in at most `room` cells.
 
     Both ends of a link are named if they fit. With enough room the UltraServer precedes the
     instance. A chip always has its instance.
     """
-    text = texts.place_text(place)
+    text = texts.place_text(place, names)
     above = place.address.split("/")[1:2]
     if above and len(place.address.split("/")) >= Level.INSTANCE and above[0] != STANDALONE:
         whole = f"{plain(above[0])}/{text}"
         if (
-            text.startswith(texts.short_address(plain(place.address)))
+            text.startswith(texts.short_address(plain(names.address(place.address))))
             and len(whole) <= _WHOLE_SHARE * room
         ):
             return whole

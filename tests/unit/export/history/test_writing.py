@@ -91,7 +91,17 @@ def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: P
         history.write_rows(
             JOB_MINUTES,
             FIRST,
-            [(FIRST * 60_000_000, "train", "training", "running", 60, *[0.5] * len(JOB_FIGURES))],
+            [
+                (
+                    FIRST * 60_000_000,
+                    "train",
+                    "training",
+                    "running",
+                    60,
+                    *[0.5] * len(JOB_FIGURES),
+                    "ns/train",
+                )
+            ],
         )
         history.roll_up(FIRST)
     finally:
@@ -101,12 +111,14 @@ def test_ten_minutes_are_totals_means_and_maxima_of_what_was_covered(tmp_path: P
             "SELECT address, minutes, chips, covered_s, power_w, power_w_max, nc_util_pct, tflops,"
             " mem_ecc_corrected_increase FROM ultraservers ORDER BY address"
         ).rows
-        job = reader.query("SELECT job, chips, round(power_w), kind, mfu FROM jobs").rows
+        job = reader.query(
+            "SELECT job, display_name, chips, round(power_w), kind, mfu FROM jobs"
+        ).rows
         fleet = reader.query("SELECT chips, round(power_w) FROM fleets").rows
 
     base = sum(range(64)) + 64 * (100 * 60 + 400 * 30) / 90
     assert rows[0] == ("uc1/us-0001", 2, 64, 64 * 90.0, pytest.approx(base), 468.0, 50.0, None, 128)
-    assert job == [("train", 64, round(base), "training", 0.5)]
+    assert job == [("train", "ns/train", 64, round(base), "training", 0.5)]
     assert fleet == [(128, round(2 * base + 64 * 64))]
 
 

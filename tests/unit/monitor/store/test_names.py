@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from support.monitor.feed import DEMO, Feed
 
 from trnfleet.tui.bars.breadcrumbs import crumbs
@@ -27,16 +25,8 @@ def named_feed(job_name: str = "ns/llama3.1-8b") -> Feed:
     """Return a fleet whose job and instance have display names."""
     feed = Feed(DEMO)
     feed.jobs = {"tune": (HOST,)}
-    messages = []
-    for envelope in feed.announcements():
-        data = json.loads(envelope.payload)
-        if "/job/" in envelope.topic:
-            data["display_name"] = job_name
-        for spec in data.get("instances", ()):
-            if spec["path"] == HOST:
-                spec["display_name"] = NODE
-        messages.append(envelope._replace(payload=json.dumps(data).encode()))
-    feed.monitor.apply(messages)
+    feed.display_names = {"tune": job_name, HOST: NODE}
+    feed.monitor.apply(feed.announcements())
     feed.monitor.compute()
     return feed
 

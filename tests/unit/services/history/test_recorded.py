@@ -55,6 +55,7 @@ def recorded(path: Path, ticks: int, *, period_s: float = 5.0, lost_from: int = 
     """
     feed = Feed(HOSTS, json=True, period_s=period_s)
     feed.jobs = {"train": (HOSTS[0][0],)}
+    feed.display_names = {"train": "ns/train"}
     if lost_from < ticks:
         feed.jobs["lost"] = (HOSTS[1][0],)
     feed.scatter()
@@ -137,7 +138,9 @@ def test_history_of_a_recording_is_what_its_messages_say(tmp_path: Path) -> None
         result = reader.query("SELECT epoch_us(time) // 60000000 AS minute, * FROM chips")
         jobs = reader.query("SELECT DISTINCT job FROM chips WHERE address LIKE '%-0001/%'").rows
         assert reader.query("SELECT name, address FROM events").rows == [("test", HOSTS[0][0])]
-        assert reader.query("SELECT sum(samples) FROM job_minutes").rows == [(40,)]
+        assert reader.query("SELECT sum(samples), min(display_name) FROM job_minutes").rows == [
+            (40, "ns/train")
+        ]
         assert reader.query("SELECT max(minutes) FROM fleets").rows == [(4,)]
     rows = {
         (row["minute"], row["address"]): row

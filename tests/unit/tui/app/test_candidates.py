@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.monitor.feed import ultraservers
 
+from trnfleet.domain.address import NO_NAMES
 from trnfleet.domain.layout import Layout
 from trnfleet.tui.app.commands import having
 from trnfleet.tui.app.palette import MOST, Candidate, Candidates
@@ -91,7 +92,10 @@ def test_names_that_begin_with_a_text_come_first_and_are_few() -> None:
 @pytest.fixture(scope="module")
 def chips() -> ChipTable:
     """The chips of 2,000 UltraServers: 128,000."""
-    monitor: Any = SimpleNamespace(store=SimpleNamespace(layout=Layout.of(ultraservers(2_000))))
+    monitor: Any = SimpleNamespace(
+        store=SimpleNamespace(layout=Layout.of(ultraservers(2_000))),
+        ingest=SimpleNamespace(names=NO_NAMES),
+    )
     alerts: Any = None
     return ChipTable(monitor, alerts)
 

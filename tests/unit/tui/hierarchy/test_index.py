@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnfleet.domain.address import Level, format_chip, format_core, level_of, parent
+from trnfleet.domain.address import NO_NAMES, Level, format_chip, format_core, level_of, parent
 from trnfleet.domain.filters.language import parse
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, TreeSelection, find_node, node_path
@@ -114,7 +114,7 @@ def visible(layout: Layout, expansion: Expansion, pattern: str, *, backwards: bo
 def select(layout: Layout, pattern: str) -> TreeSelection | None:
     """Return the selection of a text filter."""
     store = SimpleNamespace(layout=layout, job_of=np.full(len(layout.instances), -1, np.int32))
-    monitor: Any = SimpleNamespace(store=store, ingest=SimpleNamespace(jobs={}))
+    monitor: Any = SimpleNamespace(store=store, ingest=SimpleNamespace(jobs={}, names=NO_NAMES))
     found = (
         ChipTable(monitor, monitor).select(parse(pattern, CHIP_COLUMNS)) if layout.chips else None
     )
