@@ -75,3 +75,35 @@ async def test_the_map_offers_known_metrics_only() -> None:
 
     assert {"power", "temp", "link"}.isdisjoint(titles)
     assert "NC" in titles
+
+
+async def test_power_of_the_minute_without_watts() -> None:
+    """A share of the maximum is power: what is not known are the watts."""
+    feed = hosts()
+    feed.columns_described += (ColumnSpec.of(BY_NAME["power_util_pct"]),)
+    feed.revision += 1
+    feed.describe()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await pilot.telemetry(feed)
+        text = pilot.text()
+
+    assert "not known here: watts" in text
+    assert "util, 1 min" in text
+    assert "n/a" not in text.replace("? n/a", ""), text
+
+
+@pytest.mark.parametrize("view", ["1", "2", "8"])
+async def test_p_leads_to_the_sources_of_values(view: str) -> None:
+    """It explains the line of what is not known, on any view, and twice leaves it so."""
+    feed = hosts()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        for _ in range(2):
+            await pilot.press(view)
+            await pilot.press("p")
+            text = pilot.text()
+            assert "[4 Chip]" in text
+            assert "not published" in text or "Sources" in text
+            assert "neuron-monitor neuroncore_utilization" in text

@@ -119,11 +119,14 @@ def parent(address: str) -> str:
 class Names(NamedTuple):
     """Display names of instances by address and of jobs by segment, as their publishers sent them.
 
-    Texts for people come from here, fit for the screen. Segments stay the identity.
+    Texts for people come from here, fit for the screen. Segments stay the identity, and follow a
+    name that several instances have, such as one of an Auto Scaling group.
     """
 
     instances: Mapping[str, str]
     jobs: Mapping[str, str]
+    uses: Mapping[str, int]
+    """Instances with the same name, by name."""
 
     def job(self, segment: str) -> str:
         """Return the text shown for a job."""
@@ -131,7 +134,11 @@ class Names(NamedTuple):
 
     def segment(self, address: str) -> str:
         """Return the text shown for the last segment of an address."""
-        return plain(self.instances.get(address) or address.rpartition("/")[2])
+        segment = address.rpartition("/")[2]
+        name = self.instances.get(address)
+        if not name:
+            return plain(segment)
+        return plain(name if self.uses.get(name, 1) < 2 else f"{name} {segment}")
 
     def address(self, address: str) -> str:
         """Return an address with the display name of its instance.
@@ -142,11 +149,11 @@ class Names(NamedTuple):
             return address
         place, space, words = address.partition(" ")
         segments = place.split("/")
-        name = self.instances.get("/".join(segments[: Level.INSTANCE]))
-        if name is None:
+        instance = "/".join(segments[: Level.INSTANCE])
+        if instance not in self.instances:
             return address
-        segments[Level.INSTANCE - 1] = plain(name)
+        segments[Level.INSTANCE - 1] = self.segment(instance)
         return "/".join(segments) + space + words
 
 
-NO_NAMES = Names({}, {})
+NO_NAMES = Names({}, {}, {})

@@ -204,7 +204,7 @@ class Ingest:
         self.alert_events = AlertEvents()
         """Events of alerts, added after each pass."""
         self.job_table = Jobs()
-        self.names = Names(self.descriptors.names, self.job_table.names)
+        self.names = Names(self.descriptors.names, self.job_table.names, self.descriptors.name_uses)
         """Display names, as they are now."""
         self.alerts.use_names(self.names)
         self.reservations = Reservations()

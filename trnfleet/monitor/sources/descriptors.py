@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from collections import Counter
 from sys import getsizeof
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
@@ -373,6 +374,8 @@ class Descriptors:
         self.lane_sets = LaneSets()
         self.names: dict[str, str] = {}
         """Display names of instances by path."""
+        self.name_uses: Counter[str] = Counter()
+        """Instances with the same display name, by name."""
         self.paths_of: dict[str, int] = {}
         """How many of them each publisher has."""
         self.changed = ChangedDescriptors()
@@ -474,10 +477,13 @@ class Descriptors:
         """Count an added (1) or removed (-1) descriptor."""
         self.lane_sets.count(descriptor.lanes, more)
         for path, name in descriptor.names:
+            self.name_uses[name] += more
             if more > 0:
                 self.names[path] = name
             else:
                 self.names.pop(path, None)
+                if not self.name_uses[name]:
+                    del self.name_uses[name]
         _add(self.instances_of, descriptor.clock, more * len(descriptor.instances))
         _add(self.paths_of, descriptor.publisher, more)
 

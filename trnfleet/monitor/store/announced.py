@@ -103,8 +103,11 @@ def unknown_text(announced: Announced, chips: int) -> str:
         chips: Chips in all.
     """
     known: dict[int, list[str]] = {}
+    # Power's share of its maximum is power, too.
+    has_share = announced.chips(["power_util_pct"]) > announced.chips(["power_w"])
     for word, name in _ABSENT if len(announced.kinds) else ():
-        known.setdefault(announced.chips([name]), []).append(word)
+        shown = "watts" if name == "power_w" and has_share else word
+        known.setdefault(announced.chips([name]), []).append(shown)
     parts = []
     for number, words in sorted(known.items()):
         names = ", ".join(words)

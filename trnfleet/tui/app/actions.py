@@ -49,7 +49,7 @@ from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.theme.glyphs import to_ascii
 from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
-from trnfleet.tui.views import PLANNED, VIEWS, alerts_view, reservations_view
+from trnfleet.tui.views import PLANNED, VIEWS, alerts_view, chip_view, reservations_view
 from trnfleet.tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
@@ -173,6 +173,10 @@ class ActionsApp(TimeKeys):
         """Go to the alerts of the present place; from the fleet, to all of them."""
         place = self.place
         self.open_view(alerts_view).show_at(place)
+
+    def action_sources(self) -> None:
+        """Show the sources of the values of the chip, or of the first one, at the present place."""
+        self.open_view(chip_view).show_sources()
 
     def action_unpick(self) -> None:
         """Pick nothing out any more."""
@@ -625,6 +629,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("reservation", "r", "the reservation of what the cursor is on"),
     Action("unpick", "u", "clear the highlight of a reservation"),
     Action("alerts", "A", "alerts here"),
+    Action("sources", "p", "the source of each value, and why some are not known"),
     Action("help", "question_mark", "help"),
     Action("quit", "q", "quit"),
     Action(

@@ -311,9 +311,12 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     low = chip.power_background_w.value
     high = chip.power_max_w.value
     name = f"Power  {low:.0f} to {high:.0f} W"
-    lines = [
-        title_line(facts, name, with_unit(watts, "W"), width, "power_w" if with_spark else None)
-    ]
+    spark = "power_w" if with_spark else None
+    lines = (
+        [title_line(facts, name, with_unit(watts, "W"), width, spark)]
+        if facts.knows("power_w")
+        else [title_line(facts, "Power", "% of maximum", width)]
+    )
     for metric, display, label in told:
         value = facts.value(metric.name)
         # Watts begin at the background, which the chip never goes below.

@@ -157,6 +157,11 @@ class ChipView(FilteredView):
         """Show the source of each value, or the panels again."""
         self.board.toggle_provenance()
 
+    def show_sources(self) -> None:
+        """Show the source of each value."""
+        if not self.board.shows_provenance:
+            self.board.toggle_provenance()
+
     def action_scroll(self, by: int) -> None:
         """Scroll by lines if not everything fits."""
         self.board.scroll_relative(y=by, animate=False)
@@ -174,7 +179,7 @@ class ChipBoard(LineView):
         self._alerts = context.alerts
         self._descriptions = Descriptions(context.monitor)
         self._rates = CounterRates()
-        self._shows_provenance = False
+        self.shows_provenance = False
         self._wanted = ""
         self._table = ChipTable(context.monitor, context.alerts)
         self._filter = EVERYTHING
@@ -264,7 +269,7 @@ class ChipBoard(LineView):
 
     def toggle_provenance(self) -> None:
         """Show provenance instead of the panels, or the panels again."""
-        self._shows_provenance = not self._shows_provenance
+        self.shows_provenance = not self.shows_provenance
         self.scroll_to(y=0, animate=False, force=True, immediate=True)
         self.tick()
 
@@ -295,7 +300,7 @@ class ChipBoard(LineView):
         now_s = self._monitor.clock.monotonic_s()
         facts = self._facts(chip, now_s)
         alerts = self._alert_lines(facts.address, width)
-        made = arrange(facts, width, height - len(alerts), provenance=self._shows_provenance)
+        made = arrange(facts, width, height - len(alerts), provenance=self.shows_provenance)
         self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]
 
     def _facts(self, chip: int, now_s: float) -> ChipFacts:

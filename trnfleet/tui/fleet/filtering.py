@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from trnfleet.domain.address import Names
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.context import UiContext
 
@@ -72,10 +73,14 @@ class ProblemRow(NamedTuple):
             problem.owner,
             problem.subsystem,
         )
-        names = problem.names
-        jobs = (f"{impact.job} {names.job(impact.job)}" for impact in problem.jobs)
-        words = "\n".join((*said, texts.place_text(problem.place, names), *jobs)).lower()
+        jobs = (name for impact in problem.jobs for name in _names_of(impact.job, problem.names))
+        words = "\n".join((*said, texts.place_text(problem.place, problem.names), *jobs)).lower()
         return part in words or any(has_id(held.alert.fingerprint, part) for held in problem.alerts)
+
+
+def _names_of(job: str, names: Names) -> tuple[str, str]:
+    """Return the names by which a filter finds a job."""
+    return job, names.job(job)
 
 
 class FleetFilter:
@@ -150,7 +155,11 @@ class FleetFilter:
             return not self._holds(term.term, problem)
         if isinstance(term, Part) or term.column.name in {SEVERITY.name, "at"}:
             return term.keeps(ProblemRow(problem))
-        if term.column.name == "job" and any(term.fits(impact.job) for impact in problem.jobs):
+        if term.column.name == "job" and any(
+            term.fits(name)
+            for impact in problem.jobs
+            for name in _names_of(impact.job, problem.names)
+        ):
             return True
         rows = self._chips(problem)
         return bool(self._mask(term)[rows.start : rows.stop].any())

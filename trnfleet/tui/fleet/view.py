@@ -637,7 +637,7 @@ class FleetView(FilteredView):
         summary = self.context.frame.summary
         unknown = unknown_text(summary.announced, summary.chips)
         self._unknown.display = bool(unknown)
-        self._unknown.show(lambda width: [[(f" {fit(unknown, width - 1)}", theme.QUIET)]])
+        self._unknown.show(lambda width: [[(f" {_unknown_line(unknown, width - 1)}", theme.QUIET)]])
         problems = self.problems.problems
         shows_silenced = self.problems.shows_silenced
         incomplete = self.monitor.incomplete
@@ -658,6 +658,15 @@ class FleetView(FilteredView):
         self._latest_head.show(
             lambda _width: [[(" Latest ", theme.STRONG), ("events, newest first", theme.GHOST)]]
         )
+
+
+def _unknown_line(text: str, room: int) -> str:
+    """Return the figures that are not known, with fewer words in little room."""
+    why = " (p: why)"
+    room -= len(why)
+    if len(text) > room:
+        text = f"{text[: max(0, room - 2)].rpartition(',')[0]} …"
+    return text + why
 
 
 def selection(

@@ -42,6 +42,20 @@ def test_names_beside_segments() -> None:
     assert not ingest.names.jobs
 
 
+def test_a_name_of_several_instances_has_the_segment_behind_it() -> None:
+    """Instances of one Auto Scaling group have one name."""
+    feed = Feed(DEMO)
+    twins = feed.layout.instances[:2]
+    feed.display_names = dict.fromkeys(twins, "worker")
+    feed.monitor.apply(feed.announcements())
+    names = feed.monitor.ingest.names
+    assert [names.segment(path) for path in twins] == [
+        f"worker {path.rpartition('/')[2]}" for path in twins
+    ]
+    feed.monitor.ingest.descriptors.remove(twins[1])
+    assert names.segment(twins[0]) == "worker"
+
+
 def test_a_name_drives_no_terminal_and_is_measured_in_cells() -> None:
     """Control characters are escaped, and a wide name does not move the columns."""
     ingest = named_feed("訓練 \x1b[2J").monitor.ingest
