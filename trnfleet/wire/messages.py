@@ -86,6 +86,17 @@ class ColumnSpec(msgspec.Struct, frozen=True, kw_only=True):
     scale: Scale
     width: Annotated[int, Meta(ge=1, le=256)]
     per: Scope = Scope.CHIP
+    period_s: Annotated[float, Meta(gt=0, le=86_400)] | UnsetType = UNSET
+    """Seconds that a value covers, where it is not the publisher's period."""
+    statistic: Literal["mean", "min", "max"] | UnsetType = UNSET
+    """Statistic over these seconds."""
+
+    @property
+    def cover_text(self) -> str:
+        """Time that a value covers, such as `mean of 60 s`; empty for the publisher's period."""
+        if self.period_s is UNSET:
+            return ""
+        return f"{self.statistic or 'value'} of {self.period_s:g} s"
 
     @staticmethod
     def of(metric: Metric) -> ColumnSpec:

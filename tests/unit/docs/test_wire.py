@@ -225,7 +225,8 @@ def test_descriptor_fields(name: str) -> None:
 def test_fields_of_a_descriptors_parts(part: str, name: str) -> None:
     """The same holds of the objects within."""
     reader = Reader()
-    message = descriptor(columns=[dict(FRAME["COLUMNS"][0])])
+    column = {"period_s": 60.0, "statistic": "mean", **FRAME["COLUMNS"][0]}
+    message = descriptor(columns=[column])
     del {
         "clock": message["clock"],
         "instance": message["instances"][0],

@@ -9,6 +9,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from msgspec import UNSET
 
 from trnfleet.clock import format_rfc3339
@@ -46,6 +47,12 @@ CLUSTER = "uc1"
 """Cluster of a host without a given address."""
 HOST = "host"
 """Name of a host without one, and without an EC2 id."""
+
+_OF_A_MINUTE: dict[str, Literal["mean", "min", "max"]] = {
+    "power_util_pct": "mean",
+    "power_util_max_pct": "max",
+}
+"""Statistics of the last wall-clock minute."""
 
 
 def default_path(reader: HostReader) -> str:
@@ -87,6 +94,15 @@ def boot_of(path: str, start_ns: int) -> str:
 def job_segment(tag: str) -> str:
     """Return a process tag as a segment of topics, other characters replaced by `-`."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", tag)[:64]
+
+
+def _column(name: str) -> ColumnSpec:
+    """Return a column of a host; the driver measures power by the minute."""
+    column = ColumnSpec.of(BY_NAME[name])
+    statistic = _OF_A_MINUTE.get(name)
+    if statistic is None:
+        return column
+    return msgspec.structs.replace(column, period_s=60.0, statistic=statistic)
 
 
 class HostTelemetry:
@@ -245,7 +261,7 @@ class HostTelemetry:
                     versions=reader.versions,
                 ),
             ),
-            columns=tuple(ColumnSpec.of(BY_NAME[name]) for name in reader.columns),
+            columns=tuple(map(_column, reader.columns)),
             lanes=named_lanes([reader.kind.name]),
         )
 

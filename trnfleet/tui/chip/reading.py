@@ -344,11 +344,13 @@ def _unhealthy(store: Store, chip: int) -> tuple[str, ...] | None:
 def _provenance(metric: Metric, descriptor: Descriptor | None) -> Provenance:
     if descriptor is None:
         return Provenance(metric, "unknown", "no descriptor has come")
-    if metric.name not in {column.name for column in descriptor.columns}:
+    column = next((column for column in descriptor.columns if column.name == metric.name), None)
+    if column is None:
         return Provenance(metric, "not sent", "its publisher has no such column")
     if descriptor.origin == "simulated":
         return Provenance(metric, "simulated", metric.source or metric.real_source)
-    return Provenance(metric, metric.real_host.value, metric.real_source)
+    source = "; ".join(filter(None, (column.cover_text, metric.real_source)))
+    return Provenance(metric, metric.real_host.value, source)
 
 
 def _lanes(store: Store, metric: Metric, row: int) -> NDArray[np.float64]:

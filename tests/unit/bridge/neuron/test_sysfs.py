@@ -12,6 +12,7 @@ from support.sysfs import DEVICES, POWER, write_tree
 
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.sysfs import MOST_BYTES, SysfsValues, read_tree
+from trnfleet.bridge.neuron.telemetry import HostTelemetry
 from trnfleet.domain.metrics import HEALTH_BITS
 from trnfleet.errors import ConfigError
 
@@ -208,3 +209,15 @@ def test_the_tree_fills_what_documents_do_not_know(tmp_path: Path) -> None:
 
     devices[0].pop("mem_ecc_corrected")
     assert np.isnan(feed(reader, document)["mem_ecc_corrected"][0])
+
+
+def test_power_says_that_it_is_of_a_minute(tmp_path: Path) -> None:
+    """The columns of the driver's power have a period and a statistic of their own."""
+    reader = HostReader(sysfs=tree(tmp_path))
+    feed(reader, trn2())
+    telemetry = HostTelemetry(reader, "demo", "uc1/standalone/a", boot="b", period_s=5.0)
+    next(telemetry.envelopes(0))
+    covers = {column.name: column.cover_text for column in telemetry.descriptor().columns}
+    assert covers["power_util_pct"] == "mean of 60 s"
+    assert covers["power_util_max_pct"] == "max of 60 s"
+    assert not covers["nc_util_pct"]
