@@ -11,6 +11,8 @@ from support.processes.programs import Program, run
 
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
+    ClaimMessage,
+    ClaimSpec,
     ClockSpec,
     Descriptor,
     InstanceSpec,
@@ -51,6 +53,18 @@ def described(client: str, *hosts: int) -> dict[str, bytes]:
         )
         found[f"{ROOT}/node/{path}"] = encode_message(descriptor)
     return found
+
+
+def claimed(*hosts: int) -> dict[str, bytes]:
+    """Return the claims of hosts."""
+    paths = [f"uc1/standalone/trn2-{number:05d}" for number in hosts]
+    claim = ClaimSpec(job="train", chips=(0,), source="process-tag")
+    return {
+        f"{ROOT}/claim/{path}": encode_message(
+            ClaimMessage(path=path, boot="b", ts="2026-01-05T09:00:00Z", claims=(claim,))
+        )
+        for path in paths
+    }
 
 
 def forget(mosquitto: MosquittoProcess, *arguments: str) -> tuple[int, str, str]:
@@ -115,8 +129,9 @@ def test_one_publisher_of_a_live_fleet(mosquitto: MosquittoProcess) -> None:
 
     Theirs stay.
     """
-    live = {**presence("host-1", "online"), **described("host-1", 1)}
-    retain(mosquitto.url, {**live, **presence("sim-9", "offline"), **described("sim-9", 7, 8)})
+    live = {**presence("host-1", "online"), **described("host-1", 1), **claimed(1)}
+    dead = {**presence("sim-9", "offline"), **described("sim-9", 7, 8), **claimed(7)}
+    retain(mosquitto.url, {**live, **dead})
     status, _, said = forget(mosquitto, "--publisher", "host-1", "--yes")
     assert (status, "published by host-1" in said) == (1, True), said
     status, _, said = forget(mosquitto, "--publisher", "sim-8", "--yes")

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from support.monitor.feed import Feed, standalone
 from support.paths import FIXTURES, ROOT
+from support.sysfs import write_tree
 
 from trnfleet.cli.commands.check import command
 from trnfleet.config import shipped_folder, shipped_names
@@ -175,3 +176,17 @@ def test_a_file_of_no_kind_is_named_by_its_content(
     status, [line] = check(file)
     assert status == 2
     assert line.startswith(f"{file}: INVALID: {said}")
+
+
+def test_a_tree_of_the_driver_alone_and_beside_documents(tmp_path: Path) -> None:
+    """`check DIR` says what the tree has; `--sysfs` reads it beside documents."""
+    write_tree(tmp_path)
+    status, lines = check(tmp_path)
+    assert status == 0
+    assert "power_util_pct" in lines[0]
+    result = CliRunner().invoke(command, [str(HOST), "--sysfs", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "valid (neuron-monitor" in result.output
+    result = CliRunner().invoke(command, [str(HOST), "--sysfs", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "there is no such folder" in result.output
