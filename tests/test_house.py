@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 63_072,
-    "statements of tests and lab": 61_782,
-    "numeric constants": 837,
+    "statements of trnfleet": 63_353,
+    "statements of tests and lab": 61_945,
+    "numeric constants": 840,
     "tuple assignments": 193,
     "modules that one sibling imports": 40,
     "class names twice": 34,

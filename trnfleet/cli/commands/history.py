@@ -343,6 +343,10 @@ def _summary(total: HistoryProgress) -> str:
         ),
         f"lost {total.lost:,}",
     ]
+    if total.backlog:
+        parts.append(f"{total.backlog:,} messages of outages came late")
+    if total.backlog_unused:
+        parts.append(f"{total.backlog_unused:,} such messages not used")
     if total.late:
         parts.append(f"left out {total.late:,} samples of minutes that are there already")
     if total.waiting:

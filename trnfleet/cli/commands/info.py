@@ -68,6 +68,9 @@ def _text(facts: dict[str, Any]) -> str:
         *[("fleet", f"and {more:,} more")][: more > 0],
         ("messages", messages),
         ("lost", f"{facts['lost']:,} (by sequence numbers); {_gap_text(facts)}"),
+        *[
+            ("backlog", f"{facts['backlog']:,} more came after an outage: not lost, not replayed"),
+        ][: facts["backlog"] > 0],
         *(("gap", f"{gap['from']} to {gap['to']}") for gap in facts["gaps"][:MOST_SHOWN]),
         ("made by", _origin(facts["parts"][0])),
     ]

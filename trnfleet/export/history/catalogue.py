@@ -16,7 +16,15 @@ from trnfleet.export.history.files import (
     partitions,
     why_torn,
 )
-from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, SCHEMA, TABLES, HistoryTable
+from trnfleet.export.history.tables import (
+    ALERTS,
+    CHIPS,
+    EVENTS,
+    SCHEMA,
+    TABLES,
+    HistoryTable,
+    added_sql,
+)
 from trnfleet.text import plain
 from trnfleet.wire.values import LATEST_NS
 
@@ -334,7 +342,8 @@ def rows_sql(
     """Return the SQL of a table's rows, each once.
 
     It has the table's own columns, `fleet`, `cell` and `address`. If a cell has several writers of
-    a day, rows of the same time and address count once: the row that covers most.
+    a day, rows of the same time and address count once: the row that covers most. Backlog is added
+    to the row of its time and address.
 
     Args:
         database: Reads the files' columns.
@@ -351,6 +360,13 @@ def rows_sql(
         return (
             f"SELECT *{address} FROM (SELECT {empty}, ''::VARCHAR AS fleet, ''::VARCHAR AS cell)"
             " WHERE false"
+        )
+    backlog = [file._replace(is_backlog=False) for file in files if file.is_backlog]
+    others = [file for file in files if not file.is_backlog]
+    if backlog:
+        return added_sql(
+            rows_sql(database, table, others, is_exact=is_exact),
+            rows_sql(database, table, backlog, is_exact=is_exact),
         )
     single: list[Path] = []
     several: list[Path] = []

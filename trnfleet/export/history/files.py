@@ -37,7 +37,7 @@ SEVERAL = "several"
 
 _NAME = re.compile(
     r"(?P<table>[a-z_]+)-(?P<first>\d{8}T\d{4}Z)-(?P<last>\d{8}T\d{4}Z)-(?P<writer>[A-Za-z0-9_-]{1,64})"
-    r"(?:\.(?P<mark>[cmn])-[0-9a-f]{8})?\.parquet"
+    r"(?:\.(?P<mark>[bcmn])-[0-9a-f]{8})?\.parquet"
 )
 _STAMP = "%Y%m%dT%H%MZ"
 
@@ -51,6 +51,8 @@ class FileMark(enum.StrEnum):
     """It replaces other files."""
     NEWS = "n"
     """It is one of several of a minute."""
+    BACKLOG = "b"
+    """Further rows of a minute, of an outage: readers add them to its others."""
     MADE = "m"
     """Made from minutes; more minutes may follow later."""
 
@@ -79,6 +81,8 @@ class HistoryFile(NamedTuple):
     writer: str
     is_merged: bool
     """Whether it replaces other files."""
+    is_backlog: bool
+    """Whether its rows are added to others of their time and address."""
     has_more: bool = False
     """Whether it has columns unknown to this version."""
 
@@ -121,6 +125,7 @@ def parse_file(path: Path, partition: Partition) -> HistoryFile | None:
         last,
         match["writer"],
         match["mark"] == FileMark.MERGED,
+        match["mark"] == FileMark.BACKLOG,
     )
 
 

@@ -110,7 +110,7 @@ def window_of(minute: int) -> int:
 
 
 def incomplete_windows(database: Database, catalogue: Catalogue, partition: Partition) -> set[int]:
-    """Return the windows with more minutes than their rows of ten minutes were made from.
+    """Return the windows with more minutes, or seconds, than their ten minutes were made from.
 
     Raises:
         HistoryError: a file is damaged, or gone.
@@ -121,10 +121,10 @@ def incomplete_windows(database: Database, catalogue: Catalogue, partition: Part
     rolled = rows_sql(database, FLEETS, catalogue.select(FLEETS, partition))
     result = database.run(
         f"SELECT epoch_us(time) // {MINUTE_US} FROM (SELECT {_BUCKET} AS time, count(DISTINCT"
-        " minute) AS minutes FROM (SELECT time, time AS minute FROM"
-        f" ({rows_sql(database, CHIPS, chips)})) GROUP BY 1) AS have LEFT JOIN (SELECT time,"
-        f" minutes AS made_of FROM ({rolled})) AS made USING (time) WHERE minutes >"
-        " coalesce(made_of, 0)"
+        " minute) AS minutes, sum(covered_s) AS seconds FROM (SELECT time, time AS minute,"
+        f" covered_s FROM ({rows_sql(database, CHIPS, chips)})) GROUP BY 1) AS have LEFT JOIN"
+        f" (SELECT time, minutes AS made_of, covered_s AS made_s FROM ({rolled})) AS made USING"
+        " (time) WHERE minutes > coalesce(made_of, 0) OR seconds > made_s * 1.000001"
     )
     return {row[0] for row in result.rows}
 

@@ -159,6 +159,39 @@ ROLLED_UP = (ULTRASERVERS, JOBS, FLEETS)
 """Tables of ten minutes, derived from the minutes."""
 
 
+def added_sql(rows: str, backlog: str) -> str:
+    """Return the SQL of rows of `CHIPS` with backlog added to those of its time and address.
+
+    Args:
+        rows: SQL of rows, each once.
+        backlog: SQL of the rows of outages.
+    """
+    key = f"fleet, cell, {', '.join(CHIPS.key)}"
+    parts = {column.name: column.part for column in MINUTE_COLUMNS}
+    figures = []
+    for name, kind in CHIPS.columns:
+        if name in CHIPS.key:
+            figures.append(name)
+        elif name == "covered_s":
+            figures.append("least(60, sum(covered_s))::FLOAT AS covered_s")
+        elif parts.get(name) is Part.MEAN:
+            weighted = f"sum({name}::DOUBLE * covered_s)"
+            seconds = f"sum(covered_s) FILTER ({name} IS NOT NULL)"
+            figures.append(
+                f"coalesce({weighted} / nullif({seconds}, 0), max({name}))::FLOAT AS {name}"
+            )
+        elif name in parts and parts[name] is not Part.LAST:
+            figures.append(f"{_joining(name)}({name})::{kind} AS {name}")
+        else:
+            # A counter's last value is its highest; only the live row has a job.
+            figures.append(f"max({name}) AS {name}")
+    return (
+        f"SELECT * FROM ({rows}) ANTI JOIN ({backlog}) USING ({key}) UNION ALL SELECT"
+        f" {', '.join(figures)}, fleet, cell, max(address) AS address FROM (SELECT * FROM ({rows})"
+        f" SEMI JOIN ({backlog}) USING ({key}) UNION ALL {backlog}) GROUP BY {key}"
+    )
+
+
 def per_minute_sql(source: str) -> str:
     """Return the SQL of the sums of chips per minute, UltraServer and job.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from trnfleet.export.history.rolling import incomplete_windows, roll_up, write_f
 from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, MINUTE_US, HistoryTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import date
     from pathlib import Path
 
@@ -102,42 +103,78 @@ class HistoryWriter:
             TrnfleetError: it cannot be written; nothing of it can be seen then.
         """
         minute = parts[0].minute
-        database = self._database
-        with self._lock:
-            names = []
-            try:
-                selects = []
-                for number, part in enumerate(parts):
-                    tables: dict[str, dict[str, NDArray[Any]]] = {
-                        f"rows_{number}": {
-                            "instance": part.instance,
-                            "chip": part.chip,
-                            "covered_s": part.covered_s,
-                            "job": part.job + 1,
-                            **part.figures,
-                        },
-                        f"places_{number}": {
-                            "instance": np.arange(len(part.instances), dtype=np.int32),
-                            "path": np.array(part.instances, object),
-                        },
-                        f"jobs_{number}": {
-                            "job": np.arange(len(part.jobs) + 1, dtype=np.int32),
-                            "name": np.array(["", *part.jobs], object),
-                        },
-                    }
-                    for name, columns in tables.items():
-                        database.register(name, columns)
-                        names.append(name)
-                    selects.append(_chips_sql(number, minute, self._writer))
-                order = "ORDER BY cluster, ultraserver, instance, chip" if len(parts) > 1 else ""
-                self._write(CHIPS, minute, f"{' UNION ALL '.join(selects)} {order}")
-            finally:
-                for name in names:
-                    database.unregister(name)
+        order = "ORDER BY cluster, ultraserver, instance, chip" if len(parts) > 1 else ""
+        with self._lock, self._registered(parts) as rows:
+            self._write(CHIPS, minute, f"{rows} {order}")
         # A day that is not remembered is read from its files, which have this minute now.
         known = self._written.get(day_of(minute))
         if known is not None:
             known.add(minute)
+
+    def write_backlog(self, part: MinuteRows) -> int:
+        """Write further rows of a minute, of an outage, and return how many.
+
+        Rows of which less than half fits into their minute are left out: they are there already.
+
+        Raises:
+            TrnfleetError: they cannot be written.
+        """
+        partition = self._partition(part.minute)
+        key = ", ".join(CHIPS.key)
+
+        def write(files: Catalogue) -> int:
+            there = [
+                file
+                for file in files.select(CHIPS, partition)
+                if file.first <= part.minute <= file.last
+            ]
+            missing = (
+                f"SELECT new.* FROM ({rows}) AS new LEFT JOIN (SELECT {key}, covered_s AS there_s"
+                f" FROM ({rows_sql(self._database, CHIPS, there)})) USING ({key}) WHERE"
+                " coalesce(there_s, 0) + covered_s / 2 <= 60"
+            )
+            count = int(self._database.run(f"SELECT count(*) FROM ({missing})").rows[0][0])
+            if count:
+                self._write(CHIPS, part.minute, missing, FileMark.BACKLOG)
+            return count
+
+        with self._lock, self._registered([part]) as rows:
+            return self._read(partition, write)
+
+    @contextlib.contextmanager
+    def _registered(self, parts: Sequence[MinuteRows]) -> Iterator[str]:
+        """Register a minute's rows in the database, and yield the SQL that selects them."""
+        minute = parts[0].minute
+        database = self._database
+        names = []
+        try:
+            selects = []
+            for number, part in enumerate(parts):
+                tables: dict[str, dict[str, NDArray[Any]]] = {
+                    f"rows_{number}": {
+                        "instance": part.instance,
+                        "chip": part.chip,
+                        "covered_s": part.covered_s,
+                        "job": part.job + 1,
+                        **part.figures,
+                    },
+                    f"places_{number}": {
+                        "instance": np.arange(len(part.instances), dtype=np.int32),
+                        "path": np.array(part.instances, object),
+                    },
+                    f"jobs_{number}": {
+                        "job": np.arange(len(part.jobs) + 1, dtype=np.int32),
+                        "name": np.array(["", *part.jobs], object),
+                    },
+                }
+                for name, columns in tables.items():
+                    database.register(name, columns)
+                    names.append(name)
+                selects.append(_chips_sql(number, minute, self._writer))
+            yield " UNION ALL ".join(selects)
+        finally:
+            for name in names:
+                database.unregister(name)
 
     def write_rows(self, table: HistoryTable, minute: int, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write rows of a small table: jobs of a minute, events or alerts.
@@ -208,7 +245,9 @@ class HistoryWriter:
 
     def _minutes_there(self, partition: Partition) -> set[int]:
         def read(files: Catalogue) -> set[int]:
-            rows = rows_sql(self._database, CHIPS, files.select(CHIPS, partition))
+            # Backlog may come before the live part of its minute.
+            live = [file for file in files.select(CHIPS, partition) if not file.is_backlog]
+            rows = rows_sql(self._database, CHIPS, live)
             result = self._database.run(
                 f"SELECT DISTINCT epoch_us(time) // {MINUTE_US} FROM ({rows})"
             )
@@ -236,9 +275,11 @@ class HistoryWriter:
             list_partitions=lambda: [partition],
         )
 
-    def _write(self, table: HistoryTable, minute: int, sql: str) -> None:
+    def _write(
+        self, table: HistoryTable, minute: int, sql: str, mark: FileMark = FileMark.NONE
+    ) -> None:
         # Of chips and jobs a minute is written once; events come at any time.
-        mark = FileMark.NEWS if table in {EVENTS, ALERTS} else FileMark.NONE
+        mark = FileMark.NEWS if table in {EVENTS, ALERTS} else mark
         name = file_name(table.name, minute, minute, self._writer, mark)
         partition = self._partition(minute)
         size = write_file(self._database, self._folder, partition, name, sql)

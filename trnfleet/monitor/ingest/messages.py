@@ -510,6 +510,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         most=lambda limits: limits.silences,
         owner=attrgetter("who"),
     ),
+    TopicClass.BACKLOG: ignore,
     TopicClass.COMMAND: ignore,
     TopicClass.REPLY: ignore,
 }

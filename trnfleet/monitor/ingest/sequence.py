@@ -32,7 +32,7 @@ class Verdict(enum.Enum):
 class SequenceTracker:
     """Follows the seq of one topic through one boot of its publisher."""
 
-    __slots__ = ("behind", "first", "last", "seen", "ts_ns")
+    __slots__ = ("behind", "filled", "first", "last", "seen", "ts_ns")
 
     def __init__(self) -> None:
         self.last: int | None = None
@@ -41,6 +41,8 @@ class SequenceTracker:
         """Bit k is set if seq `last - k` has come."""
         self.first = 0
         """First number counted. Earlier ones are late on arrival and were never lost."""
+        self.filled = 0
+        """Highest number that came as backlog."""
         self.ts_ns = 0
         """Source time of the newest message."""
         self.behind = 0
@@ -101,7 +103,27 @@ class SequenceTracker:
         counts.duplicates += 1
         return Verdict.DUPLICATE
 
+    def has(self, seq: int) -> bool:
+        """Return whether a number has come, of the last `WINDOW`; False for earlier ones."""
+        behind = -1 if self.last is None else self.last - seq
+        return 0 <= behind < WINDOW and bool(self.seen >> behind & 1)
+
+    def mend(self, seq: int, counts: PipelineCounts) -> bool:
+        """Count a message that came as backlog, and return whether it was lost before.
+
+        Backlog comes in order, so one with a lower number than before came twice.
+        """
+        if self.last is None or not max(self.first, self.filled) < seq < self.last or self.has(seq):
+            return False
+        self.filled = seq
+        if self.last - seq < WINDOW:
+            self.seen |= 1 << self.last - seq
+        counts.lost -= 1
+        counts.mended += 1
+        return True
+
     def _begin(self, seq: int, counts: PipelineCounts) -> None:
         counts.sent += 1
         self.first = self.last = seq
+        self.filled = 0
         self.seen = 1

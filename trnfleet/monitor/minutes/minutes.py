@@ -45,6 +45,13 @@ UNKNOWN = np.iinfo(np.uint64).max
 """Stands for an unknown whole number."""
 
 
+class ChipColumns(Protocol):
+    """Wire codes of chips."""
+
+    columns: dict[str, NDArray[Any]]
+    """By metric."""
+
+
 class CounterValues:
     """The last known value of every counter of every chip."""
 
@@ -90,7 +97,7 @@ class CounterValues:
             last[rows] = new if known.all() else np.where(known, new, old)
         return grown
 
-    def put(self, store: Store, rows: Rows) -> None:
+    def put(self, store: ChipColumns, rows: Rows) -> None:
         """Replace the values of rows by known ones of the store."""
         for metric in _COUNTERS:
             new = store.columns[metric.name][rows]
@@ -134,7 +141,7 @@ class MinuteSums:
         """
         self._grown: dict[str, NDArray[np.uint64]] = {}
 
-    def add(self, store: Store, rows: Rows, grown: dict[str, NDArray[np.uint64]]) -> None:
+    def add(self, store: ChipColumns, rows: Rows, grown: dict[str, NDArray[np.uint64]]) -> None:
         """Add a sample of rows.
 
         Args:

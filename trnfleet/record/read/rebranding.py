@@ -73,8 +73,9 @@ def _json_head(payload: bytes, seq: re.Match[bytes]) -> tuple[str, int]:
     return boot[1].decode(errors="replace"), int(seq[1])
 
 
-NEVER = frozenset({TopicClass.COMMAND, TopicClass.REPLY})
-"""Classes never replayed: a request of the past must not be carried out again."""
+NEVER = frozenset({TopicClass.COMMAND, TopicClass.REPLY, TopicClass.BACKLOG})
+"""Classes never replayed: a request of the past must not be carried out again, and backlog is of
+another time than the messages beside it."""
 OF_THE_NAME = frozenset({TopicClass.ALERT, TopicClass.ACK, TopicClass.SILENCE})
 """Classes with fingerprints. A fingerprint contains the fleet's name: under another name it matches
 nothing."""

@@ -39,6 +39,8 @@ class FleetFacts:
     """Whether a replay was recorded."""
     lost: int = 0
     """Ticks of a topic that never arrived, by sequence numbers."""
+    backlog: int = 0
+    """Ticks that arrived late, as backlog of an outage."""
 
 
 class _Gathered:
@@ -112,6 +114,7 @@ def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
         "payload_bytes": statistics.payload_bytes,
         "period_s": statistics.period_ns / NS_PER_S if statistics.period_ns else None,
         "lost": sum(fleet.lost for fleet in fleets),
+        "backlog": sum(fleet.backlog for fleet in fleets),
         "gaps": [
             {
                 "from": format_rfc3339(begin),
@@ -175,4 +178,5 @@ def _fleet(name: str, reading: _Gathered) -> FleetFacts:
     if periods:
         facts.period_s, facts.speed = max(periods, key=lambda clock: periods[clock])
     facts.lost = reading.gaps.lost_of(name)
+    facts.backlog = reading.gaps.filled_of(name)
     return facts

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from trnfleet.domain import address
@@ -19,7 +20,7 @@ from trnfleet.wire.frame_head import frame_head, is_cbor, seq_at
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import parse_json_object
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
-from trnfleet.wire.topics import Topic, TopicClass, parse_topic
+from trnfleet.wire.topics import Topic, TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,8 +45,11 @@ class SequenceGaps:
         Args:
             root: First part of the topics.
         """
+        self._root = root
         self._counts: dict[str, PipelineCounts] = {}
         """By fleet."""
+        self._filled: Counter[str] = Counter()
+        """Lost ticks that came as backlog, by fleet."""
         self._trackers: dict[tuple[str, str], dict[tuple[str, str], SequenceTracker]] = {}
         """By fleet and path of the instance, then by topic and boot id."""
         self._boots = 0
@@ -59,6 +63,10 @@ class SequenceGaps:
     def lost(self) -> int:
         """Ticks lost in all fleets."""
         return sum(self.lost_of(fleet) for fleet in self._counts)
+
+    def filled_of(self, fleet: str) -> int:
+        """Return the ticks of one fleet that came as backlog; they are not lost."""
+        return self._filled[fleet]
 
     def lost_of(self, fleet: str) -> int:
         """Return the ticks lost of one fleet."""
@@ -99,12 +107,19 @@ class SequenceGaps:
         """
         if topic.topic_class is TopicClass.NODE and not envelope.payload:
             self._forget(topic)
-        if topic.topic_class is not TopicClass.TELEMETRY or not envelope.payload:
+        is_backlog = topic.topic_class is TopicClass.BACKLOG
+        if not (is_backlog or topic.topic_class is TopicClass.TELEMETRY) or not envelope.payload:
             return
         is_frame = is_cbor(envelope)
         boot, seq = frame_head(envelope.payload) if is_frame else json_head(envelope.payload)
         path = instance_path(topic.path)
         trackers = self._trackers.get((topic.fleet, path), {})
+        if is_backlog:
+            live = build_topic(topic.fleet, TopicClass.TELEMETRY, topic.path, self._root)
+            known = trackers.get((live, boot))
+            if known is not None and known.mend(seq, self._counts[topic.fleet]):
+                self._filled[topic.fleet] += 1
+            return
         tracker = trackers.get((envelope.topic, boot))
         if tracker is None:
             if self._boots >= MOST_TOPICS:

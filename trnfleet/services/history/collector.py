@@ -17,7 +17,8 @@ from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES
 from trnfleet.monitor.minutes.minutes import Minutes
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.wire.topics import VALUES, build_topic
+from trnfleet.services.history.backlog import BacklogMinutes
+from trnfleet.wire.topics import VALUES, TopicClass, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +62,7 @@ class HistoryMonitor(Monitor):
         self._values = tuple(
             build_topic(self.fleet_name, topic_class, "", self.root) for topic_class in VALUES
         )
+        self._backlog = build_topic(self.fleet_name, TopicClass.BACKLOG, "", self.root)
         self._came: set[str] = set()
         """Topics of telemetry and roll-ups received since the last sample."""
 
@@ -72,6 +74,7 @@ class HistoryMonitor(Monitor):
             return
         came = self._came
         first = 0
+        backlog: list[tuple[str, Envelope]] = []
         for number, envelope in enumerate(batch):
             topic = envelope.topic
             if topic in came:
@@ -82,7 +85,11 @@ class HistoryMonitor(Monitor):
                 first = number
             if topic.startswith(self._values):
                 came.add(topic)
+            elif topic.startswith(self._backlog):
+                backlog.append((topic.removeprefix(self._backlog), envelope))
         super().apply_messages(batch[first:])
+        if backlog:
+            collector.backlog.add(backlog)
 
 
 class Collector:
@@ -95,6 +102,7 @@ class Collector:
         """
         self._monitor = monitor
         self._minutes = Minutes()
+        self.backlog = BacklogMinutes(monitor)
         self._jobs = JobMinutes()
         self._events: list[Event] = []
         self._transitions: list[AlertTransition] = []

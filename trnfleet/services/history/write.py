@@ -28,6 +28,7 @@ from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.systemd import ServiceManager, Work
 from trnfleet.tasks import Ending, background, in_thread, run_until
+from trnfleet.wire.topics import HISTORY_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.minutes import MinuteRows
     from trnfleet.record.read.recording import Recording
 
 log = logs.get_logger(__name__)
@@ -80,6 +82,10 @@ class HistoryProgress(NamedTuple):
     """Minutes dropped because the disk stayed full."""
     lost: int
     """Ticks of telemetry that never came."""
+    backlog: int
+    """Messages of an outage that came late and were used."""
+    backlog_unused: int
+    """Messages of backlog not used: invalid, not described, too old, or received before."""
 
 
 class HistoryReporter(Protocol):
@@ -164,6 +170,18 @@ class PendingWrites:
             self.chips += sum(len(part.chip) for part in closed.parts)
 
         self._append(_Write(write, sum(part.nbytes for part in closed.parts), closed.minute))
+
+    def add_backlog(self, rows: MinuteRows) -> None:
+        """Add a minute's rows of backlog."""
+
+        def write() -> None:
+            written = self._writer.write_backlog(rows)
+            self.late += rows.samples * (len(rows.chip) - written) // len(rows.chip)
+            self.chips += written
+            if written:
+                self._note(rows.minute)
+
+        self._append(_Write(write, rows.nbytes, None))
 
     def add_news(self, news: News) -> None:
         """Add events and alerts."""
@@ -275,11 +293,14 @@ class _Cell:
         closed = self._collector.close(at_end=at_end)
         for minute in closed:
             self._pending.add(minute)
+        backlog = self._collector.backlog.close(at_end=at_end)
+        for rows in backlog:
+            self._pending.add_backlog(rows)
         now_s = self._monitor.clock.monotonic_s()
         if closed or at_end or (now_s - self._news_s) * NS_PER_S >= MINUTE_NS:
             self._news_s = now_s
             self._pending.add_news(self._collector.news())
-        return bool(closed) or at_end
+        return bool(closed or backlog) or at_end
 
     def flush(self, *, at_end: bool = False) -> None:
         """Write the waiting rows."""
@@ -306,6 +327,8 @@ class _Cell:
             pending.waiting,
             pending.unwritten,
             self._monitor.counts.lost,
+            self._collector.backlog.messages,
+            self._collector.backlog.unused,
         )
 
     def finish(self) -> HistoryProgress:
@@ -342,7 +365,11 @@ async def write_from_broker(
         fleet = await find_fleet(session, name)
         with _locked(request, fleet, clock):
             source, monitor = monitor_fleet(
-                session, fleet, rules=request.rules, kind=HistoryMonitor
+                session,
+                fleet,
+                rules=request.rules,
+                kind=HistoryMonitor,
+                subscriptions=HISTORY_SUBSCRIPTIONS,
             )
             assert isinstance(monitor, HistoryMonitor)  # noqa: S101  its kind was given
             cell = _Cell(request, monitor, reporter)

@@ -56,6 +56,28 @@ def write(
     writer.close()
 
 
+def test_backlog_is_counted_and_not_lost(tmp_path: Path) -> None:
+    """It is said how much came late, and that it is not replayed."""
+    feed = Feed(ultraservers(1))
+    writer = RecordingWriter(tmp_path / "r.mcap", About(id="test", fleets=("demo",)))
+    for envelope in feed.announcements():
+        writer.write(START_NS, envelope)
+    ticks = [list(feed.telemetry()) for _ in range(9)]
+    late = [
+        envelope._replace(topic=envelope.topic.replace("/telemetry/", "/backlog/"), qos=1)
+        for tick in ticks[2:7]
+        for envelope in tick
+    ]
+    for number, envelope in enumerate([*ticks[0], *ticks[1], *ticks[7], *late, *ticks[8]]):
+        writer.write(START_NS + number * NS_PER_S, envelope)
+    writer.close()
+    told = facts(tmp_path / "r.mcap")
+    assert (told["lost"], told["backlog"], told["fleets"][0]["backlog"]) == (0, 20, 20)
+    assert told["classes"]["backlog"]["messages"] == 20
+    text = info(str(tmp_path / "r.mcap")).stdout
+    assert "20 more came after an outage: not lost, not replayed" in text
+
+
 def test_messages_that_make_no_sense_are_told_once(tmp_path: Path) -> None:
     """They are on stderr, too, and a second reading finds no more of them."""
     file = tmp_path / "odd.mcap"

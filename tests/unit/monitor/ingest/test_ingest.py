@@ -84,7 +84,8 @@ def test_garbage_is_counted_and_nothing_stops() -> None:
     bad += [
         Envelope(build_topic("demo", kind, "x"), b"{}")
         for kind in TopicClass
-        if kind not in {TopicClass.TELEMETRY, TopicClass.COMMAND, TopicClass.REPLY}
+        if kind
+        not in {TopicClass.TELEMETRY, TopicClass.COMMAND, TopicClass.REPLY, TopicClass.BACKLOG}
     ]
     feed.monitor.apply(bad + good)
     assert feed.monitor.counts.undecodable == len(bad)
@@ -94,7 +95,7 @@ def test_garbage_is_counted_and_nothing_stops() -> None:
 def test_commands_and_replies_are_passed_over() -> None:
     """Commands and replies in a recording cause no alert."""
     feed = ready()
-    for kind in (TopicClass.COMMAND, TopicClass.REPLY):
+    for kind in (TopicClass.COMMAND, TopicClass.REPLY, TopicClass.BACKLOG):
         feed.monitor.apply([Envelope(build_topic("demo", kind, "x"), b"{}")])
     assert feed.monitor.counts.undecodable == 0
     assert feed.monitor.counts.last_problem == ""

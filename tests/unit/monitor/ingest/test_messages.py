@@ -488,12 +488,13 @@ def test_every_class_but_telemetry_has_a_handler() -> None:
 
 
 def test_a_monitor_subscribes_to_what_it_handles() -> None:
-    """A monitor subscribes to every class except commands and replies.
+    """A monitor subscribes to every class except commands, replies and backlog.
 
-    Those are only between clients and simulators.
+    The first two are between clients and simulators, and backlog is for recorders and history.
     """
     subscribed = [each for each, _ in SUBSCRIPTIONS]
-    assert sorted(subscribed) == sorted(set(TopicClass) - {TopicClass.COMMAND, TopicClass.REPLY})
+    others = {TopicClass.COMMAND, TopicClass.REPLY, TopicClass.BACKLOG}
+    assert sorted(subscribed) == sorted(set(TopicClass) - others)
     assert subscribed[-1] is TopicClass.TELEMETRY
 
 

@@ -96,3 +96,17 @@ def test_old_messages_again_do_not_start_it_again() -> None:
         for seq in range(100):
             tracker.accept(seq, counts, ts_ns=1_000 + seq)
     assert (tracker.last, counts.duplicates, counts.lost) == (99, 100, 0)
+
+
+def test_backlog_mends_what_was_lost_once() -> None:
+    """Numbers within the counted gap, each once and in order; the counts still add up."""
+    tracker = SequenceTracker()
+    counts = PipelineCounts()
+    for seq in (10, 300, 302):
+        tracker.accept(seq, counts)
+    assert counts.lost == 290
+    for seq in (9, 10, 11, 12, 12, 11, 299, 300, 301, 302, 303):
+        tracker.mend(seq, counts)
+    assert (counts.lost, counts.mended) == (290 - 4, 4)
+    assert counts.sent == counts.accepted + counts.mended + counts.lost
+    assert tracker.accept(301, counts) is Verdict.DUPLICATE

@@ -34,6 +34,15 @@ def test_gaps_are_counted_by_fleet() -> None:
     assert gaps.lost == 4
 
 
+def test_what_came_as_backlog_is_not_lost() -> None:
+    """Backlog of another boot, or outside of the gap, fills nothing."""
+    gaps = SequenceGaps("trnfleet")
+    gaps.take([telemetry(seq) for seq in (5, 200)])
+    late = [telemetry(seq, boot=boot) for boot, seq in (("b1", 7), ("b1", 7), ("b1", 9), ("b2", 8))]
+    gaps.take([each._replace(topic=each.topic.replace("telemetry", "backlog")) for each in late])
+    assert (gaps.lost_of("demo"), gaps.filled_of("demo")) == (192, 2)
+
+
 @pytest.mark.parametrize("is_frame", [False, True])
 def test_what_was_left_out_of_a_past_is_not_lost(*, is_frame: bool) -> None:
     """Ticks left out of a thinned past are declared, in JSON and in frames.
