@@ -49,6 +49,11 @@ def is_segment(text: str) -> bool:
     return SEGMENT.fullmatch(text) is not None
 
 
+def to_segment(name: str) -> str:
+    """Return a name for people as a segment, other characters replaced by `-`."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:64]
+
+
 def are_segments(text: str) -> bool:
     """Return whether `text` is one segment or more with slashes between them."""
     return _SEGMENTS.fullmatch(text) is not None

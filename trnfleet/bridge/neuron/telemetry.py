@@ -6,14 +6,13 @@ It knows no broker and no file; the caller sends the messages.
 from __future__ import annotations
 
 import hashlib
-import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from trnfleet.clock import format_rfc3339
-from trnfleet.domain.address import STANDALONE, Level, format_chip, is_segment, split
+from trnfleet.domain.address import STANDALONE, Level, format_chip, is_segment, split, to_segment
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
@@ -38,7 +37,7 @@ from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from trnfleet.bridge.neuron.host_reader import HostReader
     from trnfleet.bridge.neuron.values import FailedExecutions
@@ -47,6 +46,20 @@ CLUSTER = "uc1"
 """Cluster of a host without a given address."""
 HOST = "host"
 """Name of a host without one, and without an EC2 id."""
+_NAME_CHARS = DEFAULT_LIMITS.text_chars
+SOURCES = ("process-tag", "pod-resources", "job-mapping")
+"""Sources of claims, the most precise first: a tag was set by a person, and names a process."""
+
+
+class Holder(NamedTuple):
+    """A job with chips of the host, as one source names it."""
+
+    name: str
+    chips: frozenset[int]
+    source: str
+    """One of `SOURCES`."""
+    since: str | None = None
+    """RFC 3339; None if the source does not know."""
 
 _OF_A_MINUTE: dict[str, Literal["mean", "min", "max"]] = {
     "power_util_pct": "mean",
@@ -91,9 +104,23 @@ def boot_of(path: str, start_ns: int) -> str:
     return hashlib.sha256(f"{path}:{start_ns}".encode()).hexdigest()[:16]
 
 
-def job_segment(tag: str) -> str:
-    """Return a process tag as a segment of topics, other characters replaced by `-`."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", tag)[:64]
+def job_segments(names: Collection[str], former: Mapping[str, str]) -> dict[str, str]:
+    """Return the segments of names, all different.
+
+    Of names with the same segment the second has a hash behind it. A name that is a segment stays
+    as it is, because other hosts use it, too.
+
+    Args:
+        names: The jobs' names.
+        former: Segments until now; they stay.
+    """
+    owners = {name: name for name in names if is_segment(name)}
+    for name in sorted(set(names) - owners.keys(), key=lambda name: (name not in former, name)):
+        segment = former.get(name, to_segment(name))
+        if segment in owners:
+            segment = f"{segment[:55]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        owners[segment] = name
+    return {name: segment for segment, name in owners.items()}
 
 
 def _column(name: str) -> ColumnSpec:
@@ -133,6 +160,8 @@ class HostTelemetry:
         self.publisher = f"neuron-{path.rpartition('/')[2]}"[:64]
         self.seq = 0
         """Number of the next tick."""
+        self.holders: tuple[Holder, ...] = ()
+        """Jobs that other sources than process tags name, set before each tick."""
         self._reader = reader
         self._fleet = fleet
         self._path = path
@@ -144,8 +173,9 @@ class HostTelemetry:
         self._epoch = ""
         self._claimed_at = ""
         self._told_revision = -1
-        self._tags: dict[str, str | None] = {}
-        """Since when each process tag is there; None from the first document on."""
+        self._since: dict[str, str | None] = {}
+        """Since when each job is there; None for those of the first document."""
+        self._segments: dict[str, str] = {}
         self._claims: tuple[ClaimSpec, ...] = ()
         self._events = 0
 
@@ -224,19 +254,36 @@ class HostTelemetry:
         return message_envelope(topic, message, retain=True)
 
     def _read_claims(self, ts: str | None) -> tuple[ClaimSpec, ...]:
-        """Return the claims of tagged processes; those of new tags begin at `ts`."""
-        tagged = sorted(self._reader.tagged.items())[:MOST_CLAIMS]
-        self._tags = {tag: self._tags.get(tag, ts) for tag, _ in tagged}
+        """Return the claims of this tick; new ones without a time of their own begin at `ts`.
+
+        The most precise source of a chip has it.
+        """
+        tagged = tuple(
+            Holder(tag, frozenset(chips), SOURCES[0]) for tag, chips in self._reader.tagged.items()
+        )
+        claimed: list[Holder] = []
+        for source in SOURCES:
+            covered = frozenset().union(*(holder.chips for holder in claimed))
+            claimed += [
+                holder._replace(chips=holder.chips - covered)
+                for holder in sorted((*tagged, *self.holders), key=lambda holder: holder.name)
+                if holder.source == source and not holder.chips <= covered
+            ]
+        del claimed[MOST_CLAIMS:]
+        self._since = {
+            holder.name: self._since.get(holder.name, holder.since or ts) for holder in claimed
+        }
+        self._segments = job_segments(self._since, self._segments)
         return tuple(
             ClaimSpec(
                 job=job,
-                display_name=None if job == tag else tag[: DEFAULT_LIMITS.text_chars],
-                chips=tuple(sorted(chips)),
-                since=self._tags[tag],
-                source="process-tag",
+                display_name=None if job == holder.name else holder.name[:_NAME_CHARS],
+                chips=tuple(sorted(holder.chips)),
+                since=self._since[holder.name],
+                source=holder.source,
             )
-            for tag, chips in tagged
-            for job in [job_segment(tag)]
+            for holder in claimed
+            for job in [self._segments[holder.name]]
         )
 
     def descriptor(self) -> Descriptor:

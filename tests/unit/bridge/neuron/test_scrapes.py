@@ -145,6 +145,15 @@ MANY = "".join(
 )
 
 
+@pytest.mark.parametrize("tag", ["9", "llama"])
+def test_a_tag_of_digits_is_a_pid(tag: str) -> None:
+    """The exporter has no pid beside the tag, whose default it is."""
+    reader = HostReader()
+    (scrape,), _ = scrapes(MANY.replace('runtime_tag="9"', f'runtime_tag="{tag}"'))
+    values(reader, scrape)
+    assert reader.tagged == ({} if tag == "9" else {"llama": set(range(16))})
+
+
 @pytest.mark.parametrize(
     ("written", "problem"),
     [

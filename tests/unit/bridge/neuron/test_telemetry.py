@@ -10,8 +10,15 @@ from support.monitor.feed import SilentSource
 from support.neuron import START_NS, envelopes_of, feed, trn1, trn2
 
 from trnfleet.bridge.neuron.host_reader import HostReader
-from trnfleet.bridge.neuron.telemetry import HostTelemetry, check_path, default_path
+from trnfleet.bridge.neuron.telemetry import (
+    Holder,
+    HostTelemetry,
+    check_path,
+    default_path,
+    job_segments,
+)
 from trnfleet.clock import ManualClock
+from trnfleet.domain.address import is_segment
 from trnfleet.domain.metrics import METRICS
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.freshness import Freshness
@@ -149,6 +156,55 @@ def test_a_replayed_host_with_tagged_processes_shows_a_job() -> None:
     assert claimed.chips == len(reader.tagged["llama"])
     assert claimed.nc_util_pct > 0
     assert claimed.hbm_used_bytes > 0
+
+
+def test_the_most_precise_source_has_a_chip() -> None:
+    """A tag, then a pod, then a mapping; a holder without chips left has no claim."""
+    reader = HostReader()
+    document = trn2()
+    document["neuron_runtime_data"][0]["neuron_runtime_tag"] = "llama"
+    feed(reader, document)
+    tagged = reader.tagged["llama"]
+    telemetry = HostTelemetry(reader, "lab", "uc1/standalone/x", boot="b", period_s=1.0)
+    every = frozenset(range(16))
+    telemetry.holders = (
+        Holder("912", every, "job-mapping", "2026-01-04T23:00:00.000Z"),
+        Holder("913", frozenset({15}), "job-mapping"),
+        Holder("ml/web-0", every - {15}, "pod-resources"),
+        Holder("ml/web-1", frozenset(tagged), "pod-resources"),
+    )
+
+    def claims(tick: int) -> list[tuple[str, str | None, str, set[int], str | None]]:
+        return [
+            (claim.job, claim.display_name, claim.source, set(claim.chips), claim.since)
+            for made in telemetry.envelopes(START_NS + tick * 1_000_000_000)
+            if "/claim/" in made.topic
+            for claim in decode_message(made.payload, ClaimMessage).claims
+        ]
+
+    assert claims(0) == [
+        ("llama", None, "process-tag", tagged, None),
+        ("ml-web-0", "ml/web-0", "pod-resources", set(every - tagged - {15}), None),
+        ("912", None, "job-mapping", {15}, "2026-01-04T23:00:00.000Z"),
+        ("913", None, "job-mapping", {15}, None),
+    ]
+    telemetry.holders = (Holder("914", frozenset({15}), "job-mapping"),)
+    assert claims(1)[1:] == [("914", None, "job-mapping", {15}, "2026-01-05T00:00:01.000Z")]
+
+
+def test_names_with_one_segment_stay_two_jobs() -> None:
+    """The second has a hash, and keeps it; a name that is a segment is the same on all hosts."""
+    first = job_segments(["a.b"], {})
+    assert first == {"a.b": "a-b"}
+    both = job_segments(["a/b", "a.b", "训练"], first)
+    assert both == {"a.b": "a-b", "a/b": "a-b-c14cddc0", "训练": "--"}
+    assert job_segments(["a/b"], both) == {"a/b": "a-b-c14cddc0"}
+    exact = job_segments(["a-b", "a.b"], first)
+    assert exact["a-b"] == "a-b"
+    assert exact["a.b"].startswith("a-b-")
+    long = job_segments(["n/" + "x" * 80, "n/" + "x" * 81], {})
+    assert len(set(long.values())) == 2
+    assert all(map(is_segment, long.values()))
 
 
 def test_failed_executions_are_events() -> None:

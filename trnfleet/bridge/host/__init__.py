@@ -1,0 +1,1 @@
+"""Readers of a Linux host: which jobs have which chips."""
