@@ -399,6 +399,7 @@ def _job_facts(monitor: Monitor, job: JobMessage) -> dict[str, Any]:
         "age_s": None if age_s is None else round(age_s, 1),
         "ts": job.ts,
         "on": job.on,
+        "loss": job.loss if age_s is None else None,
         "claims": monitor.ingest.job_table.claim_facts(job.job, monitor.store),
         **{
             name: getattr(job, name) if age_s is None or name in LASTING_JOB_FIGURES else None

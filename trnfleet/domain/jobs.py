@@ -31,6 +31,8 @@ JOB_STATES = (
     "evaluating",
     "compiling",
     "loading",
+    "finished",
+    "lost",
 )
 """Job states.
 
@@ -43,6 +45,8 @@ JOB_STATES = (
 - compiling: its graphs are compiled for NeuronCores
 - loading: its weights come from shared storage
 - starting: first collectives and steps, after both
+- finished: ended by itself, said by a reporter
+- lost: its reporter vanished without a goodbye, said by its last will
 """
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]

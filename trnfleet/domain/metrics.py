@@ -710,10 +710,10 @@ JOB_FIGURES: dict[str, str] = {
     "steps_completed": (
         "Number of the optimizer step that the job has come to, lost steps not counted"
     ),
-    "steps_lost": "Steps made and lost since the simulation began, because no checkpoint held them",
-    "restarts": "Times that the job has started again since the simulation began",
-    "goodput": "Productive share of the job's wall time since the simulation began, 0 to 1",
-    "availability": "Mean share of its replicas that served since the simulation began, 0 to 1",
+    "steps_lost": "Steps made and lost so far, because no checkpoint held them",
+    "restarts": "Times that the job has started again so far",
+    "goodput": "Productive share of the job's wall time so far, 0 to 1",
+    "availability": "Mean share of its replicas that served so far, 0 to 1",
     "kv_cache_share": "Share of the KV cache's blocks in use, 0 to 1",
     "batch": "Mean number of sequences in the batch (continuous batching)",
 }

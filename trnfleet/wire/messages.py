@@ -29,6 +29,7 @@ from trnfleet.wire.structs import Message, WireStruct, decode_struct
 from trnfleet.wire.values import (
     LONGEST_TICK_S,
     Amount,
+    Figure,
     Instant,
     Period,
     Revision,
@@ -278,6 +279,8 @@ class JobMessage(Message, frozen=True, kw_only=True):
     """Type of the products' operands, `bf16` or `fp8`; `mfu` refers to its peak."""
     flops_per_token: Amount | None = None
     """Model FLOPs per token. Times `tokens_per_s` they are `mfu` x the peak of the job's chips."""
+    loss: Figure | None = None
+    """Training loss of the last step. Left out of the message without one."""
     submitted: Instant | None = None
     """Source time at which it was submitted."""
 
@@ -289,10 +292,12 @@ class JobMessage(Message, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "goodput", None)
 
     def as_written(self) -> dict[str, Any]:
-        """Return the fields as written: without an absent display name."""
+        """Return the fields as written: without an absent display name or loss."""
         data = msgspec.structs.asdict(self)
         if not self.display_name:
             del data["display_name"]
+        if self.loss is None:
+            del data["loss"]
         return data
 
 

@@ -31,6 +31,8 @@ def test_states_have_their_names() -> None:
         "evaluating",
         "compiling",
         "loading",
+        "finished",
+        "lost",
     )
 
 

@@ -106,7 +106,7 @@ def _down_text(impact: JobImpact, names: Names, now_ns: int) -> str:
     state = plain(impact.state, 32)
     if impact.down_since_ns is not None:
         age = duration(max(0, now_ns - impact.down_since_ns) / NS_PER_S, DurationStyle.COARSE)
-        state = f"{state} {age} ago" if state == "failed" else f"{state}, down {age}"
+        state = f"{state} {age} ago" if state in {"failed", "lost"} else f"{state}, down {age}"
     return f"{plain(names.job(impact.job), 64)} ({state})"
 
 

@@ -150,6 +150,7 @@ HBM_FULL = 0.97
 JOBS_DOWN = {
     "hung": "job hung, a process never joins a collective",
     "failed": "job failed",
+    "lost": "job lost, its reporter vanished without a goodbye",
     "waiting": "job waiting for instances",
 }
 """Job states without progress until someone helps, with the text of the finding."""

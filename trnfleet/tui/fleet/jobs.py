@@ -57,10 +57,11 @@ _LOOKS: dict[str, tuple[str, Severity | None]] = {
     "waiting": ("◌", Severity.CRITICAL),
     "hung": ("‖", Severity.CRITICAL),
     "failed": ("✖", Severity.CRITICAL),
+    "lost": ("?", Severity.CRITICAL),
 }
 """Sign of a state, and the severity that colours it; None for the text colour."""
 _TROUBLES = (Severity.CRITICAL, Severity.WARNING)
-_QUIET_LOOKS = {"idle": "○"}
+_QUIET_LOOKS = {"idle": "○", "finished": "✓"}
 _OTHER = "·"
 """Sign of an unfamiliar state. Only the word tells such states apart."""
 
@@ -303,6 +304,7 @@ class JobList(FleetList["JobMessage"]):
                 if not plan.has_lost and job.steps_lost
                 else ""
             ),
+            f"loss {job.loss:.4g}" if job.loss is not None else "",
             (
                 f"restarts {bare(job.restarts, 'events')}"
                 if not plan.has_restarts and job.restarts
