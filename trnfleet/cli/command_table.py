@@ -29,6 +29,7 @@ COMMANDS = {
     "reserve": "Find, buy, extend and list Capacity Blocks.",
     "usage": "Measure the use of reserved capacity over a period; prints CSV.",
     "bridge": "Publish the reservations of an AWS account to a broker.",
+    "job": "Publish what a job does: state, step, figures; for scripts and training loops.",
     "relay": "Publish a cell's roll-ups to a top broker, for fleets larger than one broker.",
     "watch": "Evaluate alerts and notify Alertmanager, webhooks, programs or stdout.",
     "alerts": "List firing alerts; exit status 3 if a critical one is unhandled.",

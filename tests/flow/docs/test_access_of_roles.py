@@ -14,7 +14,7 @@ from support.processes.waiting import running
 
 from lab.brokers.listed import ListedMosquitto, ListedNats
 from lab.brokers.process import HOST, PASSWORD, BrokerProcess
-from trnfleet.errors import BrokerError
+from trnfleet.errors import BrokerError, ExitStatus
 from trnfleet.monitor.pipeline.brokers import SYS_PREFIX
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.transport.url import BrokerUrl, Password
@@ -247,3 +247,17 @@ def test_a_viewers_command_does_nothing_and_says_so(
     if user == "viewer":
         assert "/silence/" in ended.stderr
         assert "not authorised" in ended.stderr or "not confirmed" in ended.stderr
+
+
+def test_a_reporter_needs_no_other_role_for_its_job(listed: BrokerProcess) -> None:
+    """`trnfleet job` writes it; another job is refused, which MQTT 3.1.1 of NATS does not say."""
+    to = ("--broker", f"mqtt://{REPORTER}@{HOST}:{listed.port}", "--name", "reported")
+    own = run("job", "pretrain", "--step", "3", *to, TRNFLEET_MQTT_PASSWORD=PASSWORD)
+    assert (own.returncode, own.stderr) == (0, "")
+    other = run("job", "train", *to, TRNFLEET_MQTT_PASSWORD=PASSWORD)
+    status, said = (
+        (ExitStatus.NOT_CONFIRMED, "not authorised")
+        if isinstance(listed, ListedNats)
+        else (ExitStatus.FAILED, "it needs the user of a role that writes job/")
+    )
+    assert (other.returncode, said in other.stderr) == (status, True), other.stderr
