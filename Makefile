@@ -65,7 +65,7 @@ brokers: $(VENV)/dev $(VENV)/project ## install RabbitMQ, ejabberd, ActiveMQ and
 
 chaos: $(VENV)/dev $(VENV)/project ## damage messages, files, brokers and processes by chance; SEED=7 repeats it
 	@.ci/mosquitto
-	@case '$(PART)' in ''|processes) .ci/prometheus ;; esac
+	@case '$(PART)' in ''|processes) .ci/programs prometheus ;; esac
 	@$(LAB).chaos $(SEED:%=--seed %) $(PART:%=--part %) \
 		$(COUNT:%=--count %) $(MINUTES:%=--minutes %) $(CASE:%=--case %) $(ARGS)
 

@@ -46,7 +46,7 @@ PARTS = {
 
 UNPLAYED = """\
 ==== NOT PLAYED: the part processes ====
-It needs a real Alertmanager, and there is none: `.ci/prometheus` installs it as root, or says how."""  # noqa: E501
+It needs a real Alertmanager, and there is none: `.ci/programs prometheus` installs it as root, or says how."""  # noqa: E501
 
 
 def main() -> int:
