@@ -61,6 +61,7 @@ class Holder(NamedTuple):
     since: str | None = None
     """RFC 3339; None if the source does not know."""
 
+
 _OF_A_MINUTE: dict[str, Literal["mean", "min", "max"]] = {
     "power_util_pct": "mean",
     "power_util_max_pct": "max",
