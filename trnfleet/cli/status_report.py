@@ -385,10 +385,7 @@ def _relay_rows(relays: Sequence[CellRelays]) -> Rows:
 
 
 def _job_facts(monitor: Monitor, job: JobMessage) -> dict[str, Any]:
-    """Return a job.
-
-    Without a live chip its state is the last known, and it has no pace.
-    """
+    """Return a job; without a live chip its state is the last known, and it has no pace."""
     age_s = monitor.job_age_s(job.job)
     return {
         "job": job.job,
@@ -399,11 +396,10 @@ def _job_facts(monitor: Monitor, job: JobMessage) -> dict[str, Any]:
         "age_s": None if age_s is None else round(age_s, 1),
         "ts": job.ts,
         "on": job.on,
-        "loss": job.loss if age_s is None else None,
         "claims": monitor.ingest.job_table.claim_facts(job.job, monitor.store),
         **{
             name: getattr(job, name) if age_s is None or name in LASTING_JOB_FIGURES else None
-            for name in JOB_FIGURES
+            for name in (*JOB_FIGURES, "loss")
         },
     }
 

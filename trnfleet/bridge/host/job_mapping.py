@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trnfleet.bridge.neuron.sysfs import MOST_BYTES
 from trnfleet.bridge.neuron.telemetry import Holder
 from trnfleet.clock import format_rfc3339
 from trnfleet.wire.values import LATEST_NS
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path("/run/trnfleet/jobs")
 """Directory that the shipped scripts for Slurm write; it is empty after a reboot."""
-MOST_BYTES = 64 * 2**10
-"""Most bytes of a file."""
 _DEVICE = re.compile(r"(\d{1,6})(\.\d+)?", re.ASCII)
 """Name of a file: a device, or a part of one."""
 

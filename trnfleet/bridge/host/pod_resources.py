@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES
 from trnfleet.bridge.neuron.telemetry import Holder
 from trnfleet.clock import SystemClock
 from trnfleet.errors import ConfigError, WireError
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 """The kubelet's socket, readable by root."""
 METHOD = "/v1.PodResourcesLister/List"
-MOST_BYTES = 16 * 2**20
-"""Most bytes of an answer (assumed): 110 pods have 50 kB."""
 _CORES = "aws.amazon.com/neuroncore"
 _DEVICES = ("aws.amazon.com/neuron", "aws.amazon.com/neurondevice")
 """Resources of the Neuron device plugin; the last is deprecated."""
@@ -129,7 +128,7 @@ def _call(path: Path, method: str, limit_s: float) -> bytes:
                     link.acknowledge_received_data(event.flow_controlled_length, 1)
             is_over = (
                 not received
-                or len(body) > MOST_BYTES
+                or len(body) > MOST_DOCUMENT_BYTES
                 or any(
                     isinstance(
                         event,
