@@ -347,6 +347,8 @@ def _summary(total: HistoryProgress) -> str:
         parts.append(f"{total.backlog:,} messages of outages came late")
     if total.backlog_unused:
         parts.append(f"{total.backlog_unused:,} such messages not used")
+    if total.backlog_repeated:
+        parts.append(f"{total.backlog_repeated:,} such messages came twice")
     if total.late:
         parts.append(f"left out {total.late:,} samples of minutes that are there already")
     if total.waiting:

@@ -72,7 +72,9 @@ class BacklogMinutes:
         self.messages = 0
         """Messages used."""
         self.unused = 0
-        """Messages not used: invalid, not described, too old, or received before."""
+        """Messages not used: invalid, not described, or too old."""
+        self.repeated = 0
+        """Messages that had come before, live or as backlog."""
 
     def add(self, batch: list[tuple[str, Envelope]]) -> None:
         """Add messages with their paths, in order."""
@@ -81,13 +83,19 @@ class BacklogMinutes:
         newest = monitor.moment().time_ns // MINUTE_NS
         for path, envelope in batch:
             try:
-                self._add(path, envelope, now_s, newest)
+                is_new = self._add(path, envelope, now_s, newest)
             except WireError:
                 self.unused += 1
             else:
-                self.messages += 1
+                self.messages += is_new
+                self.repeated += not is_new
 
-    def _add(self, path: str, envelope: Envelope, now_s: float, newest: int) -> None:
+    def _add(self, path: str, envelope: Envelope, now_s: float, newest: int) -> bool:
+        """Add a message; return whether it had not come before.
+
+        Raises:
+            WireError: it cannot be used.
+        """
         ingest = self._monitor.ingest
         is_chip = level_of(path) is Level.CHIP
         host_path = parent(path) if is_chip else path
@@ -101,12 +109,13 @@ class BacklogMinutes:
             raise WireError("backlog of the future, or too old")
         host = self._host(host_path, descriptor.types[0])
         if not _is_new(host, state, path, head):
-            raise WireError("received before")
+            return False
         if head.boot == descriptor.boot:
             state.leave_frame_rows()
             state.tracker.mend(head.seq, ingest.counts)
         if codes:
             self._put(host, head.ts_ns // MINUTE_NS, codes, rows, descriptor, now_s)
+        return True
 
     def _host(self, path: str, kind: str) -> _OpenMinute:
         host = self._hosts.get(path)

@@ -85,7 +85,9 @@ class HistoryProgress(NamedTuple):
     backlog: int
     """Messages of an outage that came late and were used."""
     backlog_unused: int
-    """Messages of backlog not used: invalid, not described, too old, or received before."""
+    """Messages of backlog not used: invalid, not described, or too old."""
+    backlog_repeated: int
+    """Messages of backlog that had come before."""
 
 
 class HistoryReporter(Protocol):
@@ -329,6 +331,7 @@ class _Cell:
             self._monitor.counts.lost,
             self._collector.backlog.messages,
             self._collector.backlog.unused,
+            self._collector.backlog.repeated,
         )
 
     def finish(self) -> HistoryProgress:

@@ -115,7 +115,7 @@ def test_history_of_an_outage_is_that_without_it(tmp_path: Path, *, json: bool) 
     total = write(tmp_path / "late", tmp_path / "late.mcap")
 
     messages = len(OUTAGE) * (17 if json else 1)
-    assert (total.lost, total.backlog, total.backlog_unused) == (0, messages, messages)
+    assert (total.lost, total.backlog, total.backlog_repeated) == (0, messages, messages)
     want = alike(rows(tmp_path / "whole"))
     assert rows(tmp_path / "late") == want
     fleets = alike(rows(tmp_path / "whole", "fleets"))
