@@ -28,6 +28,7 @@ COMMANDS = {
     "jump": "Move a running simulator's time ahead.",
     "reserve": "Find, buy, extend and list Capacity Blocks.",
     "usage": "Measure the use of reserved capacity over a period; prints CSV.",
+    "agent": "Publish the telemetry of the real host that it runs on.",
     "bridge": "Publish the reservations of an AWS account to a broker.",
     "job": "Publish what a job does: state, step, figures; for scripts and training loops.",
     "relay": "Publish a cell's roll-ups to a top broker, for fleets larger than one broker.",

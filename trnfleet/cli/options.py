@@ -594,6 +594,34 @@ def log_options(command: CommandT) -> CommandT:
     return with_options(with_logs, _LOG_OPTIONS)  # type: ignore[return-value]  # as above
 
 
+class HostOptions(NamedTuple):
+    """Where the facts of this host are."""
+
+    host_root: str
+    imds: str
+
+
+host_options = option_group(
+    "host",
+    HostOptions,
+    (
+        setting(
+            "--host-root",
+            type=FileName(),
+            default="/",
+            metavar="DIR",
+            help="Folder with the host's sys and dev, as mounted in a container.",
+        ),
+        setting(
+            "--imds",
+            default="http://169.254.169.254",
+            metavar="URL",
+            help='The instance metadata service; "none" leaves it out.',
+        ),
+    ),
+)
+
+
 def given_on_command_line(ctx: click.Context) -> set[str]:
     """Return the options on the command line itself, not from variables or settings files."""
     return {

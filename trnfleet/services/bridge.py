@@ -11,20 +11,19 @@ from trnfleet.bridge.ec2.client import connect, read
 from trnfleet.bridge.ec2.service import Bridge, serve
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
-from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
+from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.systemd import ServiceManager, Work, link_works
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.eventbridge import MOST_BYTES
 from trnfleet.wire.messages import REPEAT_S
-from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
-from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from trnfleet.clock import Clock
+    from trnfleet.wire.ports import LinkStatus
 
 READING_STILL_S = 4 * REPEAT_S
 """Time without a reading or a repetition after which the bridge counts as hanging. Repetitions come
@@ -199,28 +198,3 @@ def line_reader(descriptor: int) -> Callable[[], bytes]:
         return line
 
     return next_line
-
-
-class LinePublisher:
-    """Reservations and events as NDJSON; the port `Publisher`."""
-
-    def __init__(self, output: BinaryIO, root: str) -> None:
-        self._output = output
-        self._root = root
-        self.status = LinkStatus(broker="stdout", connected=True)
-
-    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Do nothing: a written line needs no repetition."""
-
-    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
-        """Write a batch, without presence and without cleared messages."""
-        written = 0
-        for envelope in batch:
-            is_presence = (
-                parse_topic(envelope.topic, self._root).topic_class is TopicClass.PUBLISHER
-            )
-            if envelope.payload and not is_presence:
-                self._output.write(envelope.payload + b"\n")
-                written += 1
-        self._output.flush()
-        return PublishResult(written)

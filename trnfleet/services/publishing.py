@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.errors import BrokerError
 from trnfleet.tasks import GOODBYE_S, POLL_S
 from trnfleet.transport.writing import UNACKNOWLEDGED
-from trnfleet.wire.ports import Envelope, LinkStatus
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
+from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from trnfleet.clock import Clock
     from trnfleet.transport.mqtt import MqttPublisher
@@ -75,6 +76,31 @@ class OwnRetained:
             self._topics.setdefault(message.topic)
         else:
             self._topics.pop(message.topic, None)
+
+
+class LinePublisher:
+    """Payloads as NDJSON; the port `Publisher`."""
+
+    def __init__(self, output: BinaryIO, root: str) -> None:
+        self._output = output
+        self._root = root
+        self.status = LinkStatus(broker="stdout", connected=True)
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Do nothing: a written line needs no repetition."""
+
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        """Write a batch, without presence and without cleared messages."""
+        written = 0
+        for envelope in batch:
+            is_presence = (
+                parse_topic(envelope.topic, self._root).topic_class is TopicClass.PUBLISHER
+            )
+            if envelope.payload and not is_presence:
+                self._output.write(envelope.payload + b"\n")
+                written += 1
+        self._output.flush()
+        return PublishResult(written)
 
 
 def cleared(topics: Iterable[str]) -> Iterator[Envelope]:

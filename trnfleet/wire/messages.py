@@ -339,6 +339,23 @@ class PublisherMessage(Message, frozen=True, kw_only=True):
     """RFC 3339, wall time: when it began, for a watch and a relay."""
 
 
+class HostMessage(PublisherMessage, frozen=True, kw_only=True):
+    """The presence of a real host."""
+
+    versions: Annotated[dict[Name, Text], Meta(max_length=16)] = msgspec.field(default_factory=dict)
+    """Versions of its programs, by name. Left out of the message without any."""
+    problems: Annotated[tuple[Text, ...], Meta(max_length=16)] = ()
+    """Its sources that do not work, with the reason. Left out of the message without any."""
+
+    def as_written(self) -> dict[str, Any]:
+        """Return the fields as written: without empty ones."""
+        data = msgspec.structs.asdict(self)
+        for name in ("versions", "problems"):
+            if not data[name]:
+                del data[name]
+        return data
+
+
 class ReceiverErrorSpec(WireStruct, frozen=True, kw_only=True):
     """An object refused by a watch's receiver: a silence, an acknowledgement, an alert, or all."""
 

@@ -1,1 +1,1 @@
-"""Readers of a Linux host: which jobs have which chips."""
+"""Readers of a Linux host: identity, kernel messages, network adapters, and who has its chips."""

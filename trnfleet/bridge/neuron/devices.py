@@ -1,4 +1,6 @@
-"""Devices listed by `neuron-ls -j`, and their chips of the instance type.
+"""Devices listed by `neuron-ls`, and their chips of the instance type.
+
+Known is the array of `-j`. Assumed of `--output-format json`: an object with that array in it.
 
 A container with some of a host's devices sees them numbered from 0, so that device 0 need not be
 chip 0. Their PCI addresses and their neighbours remain the host's.
@@ -116,7 +118,7 @@ def read_device_list(path: Path) -> DeviceList:
 
 
 def parse_device_list(text: bytes) -> DeviceList:
-    """Parse the output of `neuron-ls -j`.
+    """Parse the output of `neuron-ls -j` or `--output-format json`.
 
     Raises:
         WireError: it is something else.
@@ -125,17 +127,21 @@ def parse_device_list(text: bytes) -> DeviceList:
         raise WireError("it is empty, as neuron-ls leaves it where there is no device")
     if len(text) > MOST_DOCUMENT_BYTES:
         raise WireError(f"more than {MOST_DOCUMENT_BYTES} bytes, which neuron-ls -j does not print")
-    entries = parse_json(text)
+    data = parse_json(text)
+    # The form of --output-format json: facts of the instance, and the devices in one of its keys.
+    facts = data if isinstance(data, dict) else {}
+    entries = next((value for value in facts.values() if is_device_list(value)), data)
     if not is_device_list(entries):
-        raise WireError("not what neuron-ls -j prints: no array of objects with neuron_device")
+        raise WireError("not what neuron-ls prints: no array of objects with neuron_device")
     devices = tuple(_device(entry) for entry in entries)
     numbers = [device.number for device in devices]
     if len(set(numbers)) < len(numbers):
         raise WireError("two devices have the same neuron_device")
-    first = entries[0]
-    return DeviceList(
-        devices, text_of(first.get("instance_type")), text_of(first.get("instance_id"))
-    )
+    names = [
+        text_of(facts.get(name)) or text_of(entries[0].get(name))
+        for name in ("instance_type", "instance_id")
+    ]
+    return DeviceList(devices, *names)
 
 
 def is_device_list(data: Any) -> bool:

@@ -16,7 +16,14 @@ import numpy as np
 
 from trnfleet.bridge.neuron.devices import DeviceList
 from trnfleet.bridge.neuron.fields import Doubts, object_of, parse_document, period_of, text_of
-from trnfleet.bridge.neuron.values import EFA, Chips, FailedExecutions, NeuronCounters, values_of
+from trnfleet.bridge.neuron.values import (
+    ECC_READ,
+    EFA,
+    Chips,
+    FailedExecutions,
+    NeuronCounters,
+    values_of,
+)
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     TRAINIUM3,
@@ -100,6 +107,12 @@ class HostReader:
         """
         self._metrics = {*metrics, *(sysfs.metrics if sysfs else ())}
         self._sysfs = sysfs
+        self._is_live = False
+        """Whether the tree is read again and again."""
+        self._instance: Mapping[str, float] = {}
+        """Values of the instance from elsewhere."""
+        self._is_of_tree: dict[str, NDArray[np.bool_]] = {}
+        """Mask of the chips whose counter is a live tree's, by counter."""
         self._is_counted: dict[str, NDArray[np.bool_]] = {}
         """Mask of the chips that documents have counted for, by counter."""
         self.columns: Columns = {}
@@ -138,6 +151,36 @@ class HostReader:
         """Chips of each process tag (`NEURON_PROCESS_TAG`), in the last document."""
         return self._counters.tagged
 
+    def update(self, sysfs: SysfsValues | None, instance: Mapping[str, float]) -> None:
+        """Use new values of the driver's tree and of the instance from the next document on.
+
+        Columns are added for metrics that become known; none is removed.
+        """
+        self._is_live = True
+        self._instance = instance
+        self._sysfs = sysfs
+        driver = sysfs.driver if sysfs is not None else ""
+        if driver and driver != self.versions.get("driver"):
+            self.versions = {**self.versions, "driver": driver}
+            self.revision += 1
+        self.add_metrics({*instance, *(sysfs.metrics if sysfs is not None else ())})
+
+    def add_metrics(self, names: Collection[str]) -> None:
+        """Add columns for metrics that the host can have."""
+        if self._metrics.issuperset(names):
+            return
+        self._metrics.update(names)
+        if self.columns:
+            self._make_columns()
+            self.revision += 1
+
+    def _make_columns(self) -> None:
+        self.columns = {
+            metric.name: metric.blank(self.kind.chips if metric.scope is Scope.CHIP else 1)
+            for metric in METRICS
+            if metric.name in self._metrics
+        }
+
     def read(self, document: bytes) -> Columns:
         """Take a document and return the columns, which it has rewritten.
 
@@ -152,12 +195,7 @@ class HostReader:
         """Return the columns of a parsed document."""
         kind = self._identify(data)
         if not self.columns:
-            for metric in METRICS:
-                if metric.name not in self._metrics:
-                    continue
-                self.columns[metric.name] = metric.blank(
-                    kind.chips if metric.scope is Scope.CHIP else 1
-                )
+            self._make_columns()
             self._counters = NeuronCounters(kind.chips)
         self.period_s = period_of(data) or self.period_s
         self.doubts = Doubts()
@@ -165,6 +203,8 @@ class HostReader:
         values = values_of(data, chips, self._counters, self.doubts)
         if self._sysfs is not None:
             self._fill(values, self._sysfs)
+        for name, value in self._instance.items():
+            values[name] = np.array([value])
         self._write(values)
         return self.columns
 
@@ -177,16 +217,26 @@ class HostReader:
         """Fill unknown values from the driver's tree.
 
         A counter of the tree began when the driver was loaded, and one of documents with the first.
-        So a chip's is the tree's only until a document has counted.
+        So a chip's is the tree's only until a document has counted. Of a live tree it is the first
+        source's for good, because the sources begin at different values. Documents come first for
+        executions, which they count each period.
         """
         chips = self.kind.chips
-        for name in sysfs.metrics:
+        for name in sysfs.metrics | self._is_of_tree.keys():
             told = values.get(name, np.full(chips, math.nan))
             is_open = np.isnan(told)
             if BY_NAME[name].kind is Kind.COUNTER:
                 counted = self._is_counted.setdefault(name, np.zeros(chips, np.bool_))
-                counted |= ~is_open
-                is_open &= ~counted
+                if self._is_live:
+                    of_tree = self._is_of_tree.setdefault(name, np.zeros(chips, np.bool_))
+                    if name in ECC_READ:
+                        of_tree |= ~np.isnan(sysfs.column(name, chips)) & ~counted
+                    counted |= ~is_open & ~of_tree
+                    of_tree |= ~np.isnan(sysfs.column(name, chips)) & ~counted
+                    is_open = of_tree
+                else:
+                    counted |= ~is_open
+                    is_open &= ~counted
             values[name] = np.where(is_open, sysfs.column(name, chips), told)
 
     def _chips(self, hardware: dict[str, Any], kind: InstanceType) -> Chips:
@@ -237,7 +287,11 @@ class HostReader:
             raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
         self._kind = kind
         self.host = text_of(instance.get("instance_name")) or self.host
-        self.ultraserver = text_of(instance.get("ultraserver_id")) or self.ultraserver
+        self.ultraserver = (
+            text_of(instance.get("ultraserver_id"))
+            or (self._sysfs.ultraserver if self._sysfs is not None else "")
+            or self.ultraserver
+        )
         known = (self.ec2_id, self.lnc, self.versions)
         self.ec2_id = ec2_id or self.ec2_id
         self.lnc = _lnc(hardware, kind) or self.lnc or kind.chip.logical_neuroncore_config
@@ -252,6 +306,7 @@ class HostReader:
                     ("driver", "neuron_driver_version"),
                 )
                 if (text := text_of(hardware.get(key)))
+                and not (name == "driver" and self._is_live and "driver" in self.versions)
             },
         }
         if known != (self.ec2_id, self.lnc, self.versions) and known[1] is not None:

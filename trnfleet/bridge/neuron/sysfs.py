@@ -9,6 +9,7 @@ unhealthy components are names, and the heartbeat of a firmware that does not an
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -26,7 +27,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -60,6 +61,9 @@ executions again."""
 _MEMORY = "device_mem"
 _NO_ANSWER = 0xDEADBEEF
 """Content of a register that cannot be read: published (the driver's source)."""
+_EXPECTED = (*_DEVICE_NODES, _SUCCESS, *_FAILED, _MEMORY)
+_GONE = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOTDIR})
+"""Errors of a file whose device or driver is another now."""
 
 SYSFS = tuple(
     name
@@ -132,56 +136,115 @@ class SysfsValues(NamedTuple):
         return f"{counted(count, 'value')} not read (first {self.doubts.first})" if count else ""
 
 
+class DeviceReading(NamedTuple):
+    """One reading of a device."""
+
+    values: dict[str, float]
+    """Known values by metric."""
+    failures: Counter[str]
+    """Failed executions of its cores by kind."""
+    is_silent: bool
+    """Whether its firmware does not answer."""
+    doubts: Doubts
+
+
+class TreeFacts(NamedTuple):
+    """What a tree has besides its devices."""
+
+    driver: str = ""
+    ultraserver: str = ""
+    place: str = ""
+    mode: str = ""
+
+
+class DriverTree:
+    """A tree to read again and again.
+
+    Nodes are looked for once a device: when it appears, when its folder or the driver is another,
+    and after a node has gone.
+    """
+
+    def __init__(self, tree: Path, *, waits: bool = True) -> None:
+        """Look for nothing yet.
+
+        Args:
+            tree: Its devices' folder, or a root that contains it, such as /sys.
+            waits: Whether to wait for a file that does not answer, as in a thread with a limit;
+                otherwise it counts as unreadable.
+        """
+        self._tree = tree
+        self._waits = waits
+        self._folders: dict[int, tuple[Path, int]] = {}
+        self.facts = TreeFacts()
+        self.devices: dict[int, DeviceNodes] = {}
+        """Devices of the last look, in order."""
+
+    def look(self) -> None:
+        """Find the devices, and read the driver's version and the UltraServer."""
+        files = _Files(Doubts(), waits=self._waits)
+        tree = self._tree
+        names = {
+            name: files.first(tree / folder / name for folder in _FOLDERS)
+            for name in ("server_id_4", "node_id_4", "ultraserver_mode")
+        }
+        server = names["server_id_4"]
+        facts = TreeFacts(
+            files.first(tree / f"{prefix}module/neuron/version" for prefix in ("", "sys/")),
+            server if re.fullmatch(r"(?!0+$)[0-9a-f]{16}", server) else "",
+            names["node_id_4"] if names["node_id_4"].isdecimal() else "",
+            names["ultraserver_mode"],
+        )
+        folders = _find_devices(tree)
+        same = self._folders if facts.driver == self.facts.driver else {}
+        self.devices = {
+            number: self.devices[number]
+            if same.get(number) == place
+            else DeviceNodes(place[0], waits=self._waits)
+            for number, place in sorted(folders.items())
+        }
+        self._folders = folders
+        self.facts = facts
+
+    def values(self, readings: Mapping[int, DeviceReading]) -> SysfsValues:
+        """Return the values of all devices that were read."""
+        seen = {name for device in self.devices.values() for name in device.names}
+        doubts = Doubts()
+        for reading in readings.values():
+            doubts.count += reading.doubts.count
+            doubts.first = doubts.first or reading.doubts.first
+        return SysfsValues(
+            {number: reading.values for number, reading in readings.items()},
+            tuple(name for name in _EXPECTED if name not in seen),
+            tuple(number for number, reading in readings.items() if reading.is_silent),
+            doubts,
+            sum((reading.failures for reading in readings.values()), Counter()),
+            *self.facts,
+        )
+
+
 def read_tree(tree: Path) -> SysfsValues:
-    """Read a tree: its devices' folder, or a root that contains it, such as /sys.
+    """Read a tree once: its devices' folder, or a root that contains it, such as /sys.
 
     Raises:
         ConfigError: it has no device.
     """
-    folders = _find_devices(tree)
-    if not folders:
+    nodes = DriverTree(tree, waits=False)
+    nodes.look()
+    if not nodes.devices:
         problem = "no neuronN/, as in /sys/devices/virtual/neuron_device"
         raise ConfigError(f"{tree}: {problem if tree.is_dir() else 'there is no such folder'}")
-    files = _Files(Doubts())
-    failures: Counter[str] = Counter()
-    devices: dict[int, dict[str, float]] = {}
-    seen: set[str] = set()
-    silent = []
-    for number, folder in sorted(folders.items()):
-        device = _DeviceNodes(folder, files)
-        seen |= device.names
-        devices[number] = device.values()
-        failures += device.failures
-        if device.is_silent:
-            silent.append(number)
-    expected = (*_DEVICE_NODES, _SUCCESS, *_FAILED, _MEMORY)
-    facts = {
-        name: files.first(tree / folder / name for folder in _FOLDERS)
-        for name in ("server_id_4", "node_id_4", "ultraserver_mode")
-    }
-    server = facts["server_id_4"]
-    return SysfsValues(
-        devices,
-        tuple(name for name in expected if name not in seen),
-        tuple(silent),
-        files.doubts,
-        failures,
-        files.first(tree / f"{prefix}module/neuron/version" for prefix in ("", "sys/")),
-        server if re.fullmatch(r"(?!0+$)[0-9a-f]{16}", server) else "",
-        facts["node_id_4"] if facts["node_id_4"].isdecimal() else "",
-        facts["ultraserver_mode"],
-    )
+    return nodes.values({number: device.read() for number, device in nodes.devices.items()})
 
 
-def _find_devices(tree: Path) -> dict[int, Path]:
-    """Return the folder of each device."""
+def _find_devices(tree: Path) -> dict[int, tuple[Path, int]]:
+    """Return the folder of each device, with its inode, which is new after a reload."""
     for name in _FOLDERS:
         try:
             entries = list(os.scandir(tree / name))
         except OSError:
             continue
         devices = {
-            int(match[1]): tree / name / entry.name
+            int(match[1]): (tree / name / entry.name, entry.inode())
             for entry in entries
             if (match := _DEVICE.fullmatch(entry.name)) and entry.is_dir()
         }
@@ -193,8 +256,11 @@ def _find_devices(tree: Path) -> dict[int, Path]:
 class _Files:
     """Reads small files; counts and names unreadable ones."""
 
-    def __init__(self, doubts: Doubts) -> None:
+    def __init__(self, doubts: Doubts, *, waits: bool) -> None:
         self.doubts = doubts
+        self.has_lost = False
+        """Whether a node has gone."""
+        self._flags = os.O_RDONLY | os.O_CLOEXEC | (0 if waits else os.O_NONBLOCK)
 
     def first(self, paths: Iterator[Path]) -> str:
         """Return the text of the first file that is there; empty without one."""
@@ -203,14 +269,15 @@ class _Files:
     def text(self, path: Path) -> str | None:
         """Return a file's text without blanks around it; None if it cannot be read."""
         try:
-            # A pipe in a copy would stop the reader.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            # A pipe in a copy would stop a reader that does not wait.
+            descriptor = os.open(path, self._flags)
             try:
                 is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
                 data = os.read(descriptor, MOST_BYTES + 1) if is_file else b""
             finally:
                 os.close(descriptor)
         except OSError as error:
+            self.has_lost |= error.errno in _GONE
             self._doubt(path, error.strerror or "cannot be read")
             return None
         if not is_file or len(data) > MOST_BYTES:
@@ -261,30 +328,66 @@ class _Files:
         self.doubts.add(f"{'/'.join(path.parts[-4:])}: {reason}")
 
 
-class _DeviceNodes:
+class DeviceNodes:
     """The nodes of a device by name."""
 
-    def __init__(self, folder: Path, files: _Files) -> None:
-        self._files = files
+    def __init__(self, folder: Path, *, waits: bool) -> None:
+        self._folder = folder
+        self._waits = waits
         self._nodes: dict[str, Path] = {}
         """File of each node of the device."""
         self._counters: dict[str, list[Path]] = {}
         """Files of each counter of its cores."""
-        self.failures: Counter[str] = Counter()
-        self.is_silent = False
+        self._core_values: dict[str, float] = {}
+        self._failures: Counter[str] = Counter()
+
+    @property
+    def names(self) -> set[str]:
+        """Names of all nodes of the device."""
+        return {*self._nodes, *self._counters}
+
+    def read(self, *, with_cores: bool = True) -> DeviceReading:
+        """Read the device.
+
+        Args:
+            with_cores: Whether to read the files of its cores, too: there are hundreds. Otherwise
+                their values are those of the last reading.
+        """
+        files = _Files(Doubts(), waits=self._waits)
+        if not self.names:
+            with_cores = True
+            self._look(files)
+        values, is_silent = self._device_values(files)
+        if with_cores:
+            self._read_cores(files)
+        if files.has_lost:
+            self._nodes.clear()
+            self._counters.clear()
+        return DeviceReading(
+            {
+                name: value
+                for name, value in (values | self._core_values).items()
+                if name in SYSFS and not math.isnan(value)
+            },
+            self._failures,
+            is_silent,
+            files.doubts,
+        )
+
+    def _look(self, files: _Files) -> None:
         looked = 0
-        for parent, folders, names in os.walk(folder):
+        for parent, folders, names in os.walk(self._folder):
             folders.sort()
             looked += len(folders) + len(names)
             if looked > MOST_NODES:
-                files.doubts.add(f"{folder.name}: more than {MOST_NODES:,} nodes")
+                files.doubts.add(f"{self._folder.name}: more than {MOST_NODES:,} nodes")
                 break
             for name in names:
-                self._place(Path(parent, name), folder)
+                self._place(Path(parent, name))
 
-    def _place(self, path: Path, folder: Path) -> None:
+    def _place(self, path: Path) -> None:
         """Store a file by its node's name."""
-        above = path.relative_to(folder).parts[:-1]
+        above = path.relative_to(self._folder).parts[:-1]
         if not any(_CORE.fullmatch(part) for part in above):
             if path.name in _DEVICE_NODES:
                 self._nodes.setdefault(path.name, path)
@@ -293,39 +396,37 @@ class _DeviceNodes:
             name = _MEMORY if _MEMORY in above[:-1] else above[-1]
             self._counters.setdefault(name, []).append(path)
 
-    @property
-    def names(self) -> set[str]:
-        """Names of all nodes of the device."""
-        return {*self._nodes, *self._counters}
-
-    def values(self) -> dict[str, float]:
-        """Return the known values by metric."""
-        files = self._files
+    def _device_values(self, files: _Files) -> tuple[dict[str, float], bool]:
+        """Return the device's own values, and whether its firmware does not answer."""
         values: dict[str, float] = {}
         if _UNHEALTHY in self._nodes:
             values["health"] = files.health(self._nodes[_UNHEALTHY])
         if _POWER in self._nodes:
             values |= files.power(self._nodes[_POWER])
+        is_silent = False
         if _HEARTBEAT in self._nodes:
             heartbeat = files.text(self._nodes[_HEARTBEAT]) or ""
-            self.is_silent = heartbeat.lower() in {"", "0", f"{_NO_ANSWER}", f"{_NO_ANSWER:#x}"}
+            is_silent = heartbeat.lower() in {"", "0", f"{_NO_ANSWER}", f"{_NO_ANSWER:#x}"}
         # The driver shows 0 for a counter that it failed to read.
-        for name in _ECC if not self.is_silent else ():
+        for name in _ECC if not is_silent else ():
             if name in self._nodes:
                 values[name] = files.number(self._nodes[name])
+        return values, is_silent
+
+    def _read_cores(self, files: _Files) -> None:
+        self._core_values = {}
+        self._failures = Counter()
         for name, nodes in (
             ("exec_completed", (_SUCCESS,)),
             ("exec_errors", _FAILED),
             ("hbm_used_bytes", (_MEMORY,)),
         ):
-            counts = {node: self._sum(node) for node in nodes if node in self._counters}
+            counts = {
+                node: sum(files.number(path) for path in self._counters[node])
+                for node in nodes
+                if node in self._counters
+            }
             if counts:
-                values[name] = sum(counts.values())
+                self._core_values[name] = sum(counts.values())
             if name == "exec_errors":
-                self.failures.update({node: int(n) for node, n in counts.items() if n > 0})
-        return {
-            name: value for name, value in values.items() if name in SYSFS and not math.isnan(value)
-        }
-
-    def _sum(self, node: str) -> float:
-        return sum(self._files.number(path) for path in self._counters[node])
+                self._failures.update({node: int(n) for node, n in counts.items() if n > 0})

@@ -6,6 +6,7 @@ It knows no broker and no file; the caller sends the messages.
 from __future__ import annotations
 
 import hashlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -27,8 +28,8 @@ from trnfleet.wire.messages import (
     ColumnSpec,
     Descriptor,
     EventMessage,
+    HostMessage,
     InstanceSpec,
-    PublisherMessage,
     message_envelope,
     named_lanes,
 )
@@ -69,12 +70,12 @@ _OF_A_MINUTE: dict[str, Literal["mean", "min", "max"]] = {
 """Statistics of the last wall-clock minute."""
 
 
-def default_path(reader: HostReader) -> str:
+def default_path(reader: HostReader, host: str = HOST) -> str:
     """Return an address for a host after its first document.
 
-    In its UltraServer if it names one, by EC2 id or name tag.
+    In its UltraServer if it names one, by EC2 id or name tag, else by the name `host`.
     """
-    names = (reader.ec2_id or "", reader.host, HOST)
+    names = (reader.ec2_id or "", reader.host, host)
     above = reader.ultraserver if is_segment(reader.ultraserver) else STANDALONE
     return f"{CLUSTER}/{above}/{next(name for name in names if is_segment(name))}"
 
@@ -133,6 +134,32 @@ def _column(name: str) -> ColumnSpec:
     return msgspec.structs.replace(column, period_s=60.0, statistic=statistic)
 
 
+def publisher_of(path: str) -> str:
+    """Return the publisher's name of a host with an address."""
+    return f"neuron-{path.rpartition('/')[2]}"[:64]
+
+
+class HostEvent(NamedTuple):
+    """An event of a host, or of one of its chips."""
+
+    name: str
+    text: str
+    severity: Severity
+    source: str = "hardware"
+    chip: int | None = None
+    """None for the host itself."""
+    nrt: int | None = None
+
+
+class PresenceFacts(NamedTuple):
+    """Facts in a host's presence."""
+
+    versions: Mapping[str, str] = MappingProxyType({})
+    """Versions of its programs, by name."""
+    problems: tuple[str, ...] = ()
+    """Sources that do not work, with the reason."""
+
+
 class HostTelemetry:
     """Messages of one host; call `envelopes` once for each document that its reader has read."""
 
@@ -146,6 +173,7 @@ class HostTelemetry:
         period_s: float,
         encoding: Literal["json", "cbor"] = "cbor",
         root: str = DEFAULT_ROOT,
+        publisher: str = "",
     ) -> None:
         """Bind to a reader that has read its first document.
 
@@ -157,18 +185,21 @@ class HostTelemetry:
             period_s: Seconds between two documents; who is silent for longer is stale.
             encoding: One frame for all chips, or an object a chip and one for the instance.
             root: First part of the topics.
+            publisher: Name of the publisher; by default made from the address.
         """
-        self.publisher = f"neuron-{path.rpartition('/')[2]}"[:64]
+        self.publisher = publisher or publisher_of(path)
+        self.presence_facts = PresenceFacts()
+        """What its presence says besides its state."""
         self.seq = 0
         """Number of the next tick."""
         self.holders: tuple[Holder, ...] = ()
         """Jobs that other sources than process tags name, set before each tick."""
         self._reader = reader
         self._fleet = fleet
-        self._path = path
+        self.path = path
         self._root = root
         self._boot = boot
-        self._period_s = period_s
+        self.period_s = period_s
         self._encoding = encoding
         self._encoder: FrameEncoder | None = None
         self._epoch = ""
@@ -179,6 +210,19 @@ class HostTelemetry:
         self._segments: dict[str, str] = {}
         self._claims: tuple[ClaimSpec, ...] = ()
         self._events = 0
+
+    def move(self, path: str) -> Iterator[Envelope]:
+        """Yield the messages that clear the present address; the next ones have the new one."""
+        if not self._epoch:
+            self.path = path
+            return
+        told = (TopicClass.NODE, TopicClass.CLAIM) if self._claims else (TopicClass.NODE,)
+        for topic_class in told:
+            topic = build_topic(self._fleet, topic_class, self.path, self._root)
+            yield Envelope(topic, b"", qos=1, retain=True)
+        self.path = path
+        self._claims = ()
+        self._told_revision = -1
 
     def envelopes(self, ts_ns: int, *, with_events: bool = True) -> Iterator[Envelope]:
         """Yield the messages for the present columns; new or changed state first.
@@ -192,7 +236,7 @@ class HostTelemetry:
             self._told_revision = reader.revision
             self._epoch = self._epoch or format_rfc3339(ts_ns)
             self._encoder = FrameEncoder(
-                self._path,
+                self.path,
                 self._boot,
                 revision=reader.revision,
                 columns=reader.columns,
@@ -211,47 +255,73 @@ class HostTelemetry:
             yield from self._samples(head)
         else:
             payload = self._encoder.encode(head.seq, ts_ns)
-            yield Envelope(self._topic(self._path), payload, content_type=CONTENT_TYPE_CBOR)
+            yield Envelope(self._topic(self.path), payload, content_type=CONTENT_TYPE_CBOR)
 
         for failure in self._reader.failures if with_events else ():
-            yield self._event(failure, ts_ns)
+            yield self.failure(failure, ts_ns)
 
-    def _event(self, failure: FailedExecutions, ts_ns: int) -> Envelope:
+    def failure(self, failure: FailedExecutions, ts_ns: int) -> Envelope:
         """Return the event of failed executions."""
-        self._events += 1
         is_hardware = failure.name.startswith("EXEC_HW_ERR")
-        chip = "" if failure.chip is None else f"/{format_chip(failure.chip)}"
+        return self.event(
+            HostEvent(
+                "execution_failed",
+                f"{counted(failure.executions, 'execution')} failed: {failure.name}",
+                Severity.CRITICAL if is_hardware else Severity.WARNING,
+                source="runtime",
+                chip=failure.chip,
+                nrt=failure.nrt,
+            ),
+            ts_ns,
+        )
+
+    def event(self, event: HostEvent, ts_ns: int) -> Envelope:
+        """Return an event of the host or of a chip."""
+        self._events += 1
+        chip = ""
+        if event.chip is not None and event.chip < self._reader.kind.chips:
+            chip = f"/{format_chip(event.chip)}"
         message = EventMessage(
             id=f"{self._boot}-{self._events}",
             ts=format_rfc3339(ts_ns),
-            path=self._path + chip,
-            source="runtime",
-            name="execution_failed",
-            severity=Severity.CRITICAL if is_hardware else Severity.WARNING,
-            text=f"{counted(failure.executions, 'execution')} failed: {failure.name}",
-            nrt=failure.nrt,
+            path=self.path + chip,
+            source=event.source,
+            name=event.name,
+            severity=event.severity,
+            text=event.text[: DEFAULT_LIMITS.text_chars],
+            nrt=event.nrt,
         )
         topic = build_topic(self._fleet, TopicClass.EVENT, message.path, self._root)
         return message_envelope(topic, message, retain=False)
 
     def announce(self) -> Iterator[Envelope]:
         """Yield the retained state: presence of the host, and its descriptor."""
-        online = PublisherMessage(client=self.publisher, state="online", boot=self._boot)
-        for topic_class, path, message in (
-            (TopicClass.PUBLISHER, self.publisher, online),
-            (TopicClass.NODE, self._path, self.descriptor()),
-        ):
-            topic = build_topic(self._fleet, topic_class, path, self._root)
-            yield message_envelope(topic, message, retain=True)
+        yield self.presence("online")
+        if not self._epoch:
+            return
+        topic = build_topic(self._fleet, TopicClass.NODE, self.path, self._root)
+        yield message_envelope(topic, self.descriptor(), retain=True)
         if self._claims:
             yield self._claim()
+
+    def presence(self, state: Literal["online", "offline"]) -> Envelope:
+        """Return the host's presence; `offline` is its last will."""
+        message = HostMessage(
+            client=self.publisher,
+            state=state,
+            boot=self._boot,
+            versions=dict(self.presence_facts.versions),
+            problems=self.presence_facts.problems,
+        )
+        topic = build_topic(self._fleet, TopicClass.PUBLISHER, self.publisher, self._root)
+        return message_envelope(topic, message, retain=True)
 
     def _claim(self) -> Envelope:
         """Return the message of the host's claims."""
         message = ClaimMessage(
-            path=self._path, boot=self._boot, ts=self._claimed_at, claims=self._claims
+            path=self.path, boot=self._boot, ts=self._claimed_at, claims=self._claims
         )
-        topic = build_topic(self._fleet, TopicClass.CLAIM, self._path, self._root)
+        topic = build_topic(self._fleet, TopicClass.CLAIM, self.path, self._root)
         return message_envelope(topic, message, retain=True)
 
     def _read_claims(self, ts: str | None) -> tuple[ClaimSpec, ...]:
@@ -290,18 +360,18 @@ class HostTelemetry:
     def descriptor(self) -> Descriptor:
         """Return the host's descriptor, on the wall clock."""
         reader = self._reader
-        own = self._path.rpartition("/")[2]
+        own = self.path.rpartition("/")[2]
         return Descriptor(
-            path=self._path,
+            path=self.path,
             publisher=self.publisher,
             boot=self._boot,
             revision=reader.revision,
-            period_s=self._period_s,
+            period_s=self.period_s,
             clock=ClockSpec(epoch=self._epoch),
             origin="neuron",
             instances=(
                 InstanceSpec(
-                    path=self._path,
+                    path=self.path,
                     type=reader.kind.name,
                     ec2_id=reader.ec2_id,
                     display_name=UNSET if reader.host in {"", own} else reader.host[:128],
@@ -316,10 +386,10 @@ class HostTelemetry:
     def _samples(self, head: Head) -> Iterator[Envelope]:
         columns = self._reader.columns
         chips = slice(0, self._reader.kind.chips)
-        own = encode_instance(head, self._path, None, columns, 0)
+        own = encode_instance(head, self.path, None, columns, 0)
         for path, sample in (
-            (self._path, own),
-            *encode_chips(head, self._path, None, columns, chips),
+            (self.path, own),
+            *encode_chips(head, self.path, None, columns, chips),
         ):
             yield Envelope(self._topic(path), dump(sample), content_type=CONTENT_TYPE_JSON)
 

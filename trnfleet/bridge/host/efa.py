@@ -1,0 +1,65 @@
+"""Counters of a host's EFA adapters, as the kernel has them since its driver was loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.bridge.neuron.values import EFA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_COUNTERS = {
+    "tx_bytes": "efa_tx_bytes_per_s",
+    "rx_bytes": "efa_rx_bytes_per_s",
+    "retrans_pkts": "efa_retransmits",
+    **{name.removeprefix("efa_"): name for name in EFA if name != "efa_retransmits"},
+}
+"""Metric of each counter, by the name of its file."""
+
+
+class EfaCounters:
+    """Sums over all adapters and their rates."""
+
+    def __init__(self, root: Path) -> None:
+        """Read nothing yet.
+
+        Args:
+            root: The host's root directory.
+        """
+        self._folder = root / "sys/class/infiniband"
+        self._last: dict[str, int] = {}
+        self._last_s = 0.0
+
+    def read(self, now_s: float) -> dict[str, float]:
+        """Return the known metrics; rates only from the second reading on.
+
+        Args:
+            now_s: Monotonic seconds.
+
+        Raises:
+            OSError: a counter cannot be read.
+        """
+        sums: dict[str, int] = {}
+        for folder in sorted(self._folder.glob("*/ports/*/hw_counters")):
+            for file, name in _COUNTERS.items():
+                path = folder / file
+                if path.exists():
+                    sums[name] = sums.get(name, 0) + _count(path)
+        elapsed_s = now_s - self._last_s
+        values: dict[str, float] = {}
+        for name, count in sums.items():
+            if not name.endswith("_per_s"):
+                values[name] = count
+            elif name in self._last and elapsed_s > 0 and count >= self._last[name]:
+                values[name] = (count - self._last[name]) / elapsed_s
+        self._last = sums
+        self._last_s = now_s
+        return values
+
+
+def _count(path: Path) -> int:
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 21):
+        raise OSError(f"{path}: must be a count")
+    return int(text)

@@ -1,0 +1,117 @@
+"""`trnfleet agent`: telemetry of the real host it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from trnfleet.cli.options import broker_options, host_options, log_options, setting
+from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
+from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
+from trnfleet.clock import SystemClock
+from trnfleet.domain.durations import DAY_S
+from trnfleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trnfleet.cli.options import HostOptions
+    from trnfleet.services.session import BrokerSession
+
+
+@click.command("agent")
+@broker_options(required=False, with_root=True)
+@setting(
+    "--name",
+    type=FleetName(),
+    cls=OneOf,
+    noun="fleet",
+    required=True,
+    help="Name of the fleet in which the host is shown.",
+)
+@setting(
+    "--period",
+    type=Duration(DAY_S, least_s=1.0),
+    default="5s",
+    help="Time between two ticks, in whole seconds.",
+)
+@setting(
+    "--path",
+    metavar="PATH",
+    help=(
+        "Address of the host, as in uc1/standalone/host-7; by default its UltraServer and its EC2"
+        " id."
+    ),
+)
+@setting(
+    "--instance-type",
+    metavar="TYPE",
+    help="EC2 instance type; by default from the metadata service, DMI or neuron-monitor.",
+)
+@setting(
+    "--file",
+    type=FileName(),
+    metavar="FILE",
+    help="Read neuron-monitor's documents from FILE, - for stdin, instead of running it.",
+)
+@host_options
+@click.option("--once", is_flag=True, help="Publish one tick, and end.")
+@click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
+@log_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    session: BrokerSession | None,
+    root: str,
+    name: str,
+    period: float,
+    path: str | None,
+    instance_type: str | None,
+    file: str | None,
+    host: HostOptions,
+    once: bool,
+    stdout: bool,
+) -> None:
+    """Publish the telemetry of this host: neuron-monitor, the Neuron driver's sysfs, kernel messages and EFA.
+
+    It needs no privilege, opens every file of the driver for reading only, and goes on without what is missing: `trnfleet doctor
+    --agent` names it. Command lines, environments and models of processes stay on the host.
+
+    \b
+    Examples:
+      trnfleet agent --name prod --once --stdout
+      trnfleet agent --name prod --broker mqtt://127.0.0.1:1883
+      neuron-monitor | trnfleet agent --name prod --file - --broker mqtt://127.0.0.1:1883
+    """
+    if session is None and not stdout:
+        raise click.UsageError("no destination: give --broker URL or --stdout")
+    if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--stdout and --broker do not go together: choose one of them")
+    if period != int(period):
+        raise ConfigError(f"--period {period:g}s: neuron-monitor has whole seconds only")
+    from trnfleet.bridge.host.identity import MetadataService
+    from trnfleet.bridge.neuron.telemetry import check_path
+    from trnfleet.domain.hardware.catalogue import find_instance_type, present_name
+    from trnfleet.services.agent import run
+    from trnfleet.services.agent.host import HostRequest
+
+    if instance_type is not None:
+        find_instance_type(present_name(instance_type))
+    request = HostRequest(
+        name,
+        root,
+        period,
+        None if path is None else check_path(path),
+        instance_type,
+        Path(host.host_root),
+        file,
+        None if host.imds == "none" else MetadataService(host.imds),
+        "json" if stdout else "cbor",
+    )
+    if stdout:
+        with exit_on_broken_pipe():
+            asyncio.run(run.write(request, stdout_bytes(), SystemClock(), once=once))
+    elif session is not None:
+        asyncio.run(run.publish(request, session, report, once=once))

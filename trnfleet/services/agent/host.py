@@ -1,0 +1,385 @@
+"""Messages of the host that the agent runs on, tick by tick."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from trnfleet import logs
+from trnfleet.bridge.host.efa import EfaCounters
+from trnfleet.bridge.host.identity import HostIdentity, read_dmi
+from trnfleet.bridge.host.kernel_log import (
+    KernelRing,
+    journal_command,
+    journal_text,
+    kernel_events,
+)
+from trnfleet.bridge.neuron.fields import object_of, parse_document
+from trnfleet.bridge.neuron.host_reader import NEURON_MONITOR, HostReader
+from trnfleet.bridge.neuron.programs import (
+    ANSWER_S,
+    find_program,
+    list_devices,
+    monitor_configuration,
+)
+from trnfleet.bridge.neuron.stream import Document, read_documents
+from trnfleet.bridge.neuron.telemetry import (
+    CLUSTER,
+    HOST,
+    HostEvent,
+    HostTelemetry,
+    PresenceFacts,
+    default_path,
+    job_segment,
+)
+from trnfleet.domain.address import STANDALONE
+from trnfleet.domain.severity import Severity
+from trnfleet.errors import CloudError, ConfigError, WireError
+from trnfleet.services.agent.devices import Devices, LimitedCalls
+from trnfleet.services.agent.sources import BACKOFF_S, ChildSource, FileSource
+from trnfleet.tasks import background, in_thread
+from trnfleet.wire.messages import REPEAT_S
+from trnfleet.wire.ndjson import read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.bridge.host.identity import MetadataService
+    from trnfleet.bridge.neuron.devices import DeviceList
+    from trnfleet.bridge.neuron.values import FailedExecutions
+    from trnfleet.clock import Clock
+    from trnfleet.wire.ports import Envelope
+
+log = logs.get_logger(__name__)
+
+LATE_PERIODS = 1.5
+"""Periods without a document after which a tick goes on without one."""
+_LONGEST_LINE = 65_536
+_MOST_EVENTS = 256
+"""Most events that wait for a tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """The host to publish, and where its facts are."""
+
+    fleet: str
+    root: str
+    period_s: float
+    path: str | None = None
+    """Address of the instance; None to find it out."""
+    instance_type: str | None = None
+    host_root: Path = Path("/")
+    """Folder with the host's `dev`, `proc` and `sys`."""
+    file: str | None = None
+    """File of neuron-monitor, `-` for stdin; None to run it."""
+    imds: MetadataService | None = None
+    """The metadata service; None not to use it."""
+    encoding: Literal["json", "cbor"] = "cbor"
+
+
+class AgentHost:
+    """The host: its sources, and the messages of each tick."""
+
+    def __init__(
+        self,
+        request: HostRequest,
+        clock: Clock,
+        folder: Path,
+        identity: HostIdentity,
+        device_list: DeviceList | None,
+    ) -> None:
+        """Describe the host; `find` reads the facts.
+
+        Args:
+            request: The host.
+            clock: The time to go by.
+            folder: For the configuration of neuron-monitor.
+            identity: The instance's.
+            device_list: What neuron-ls says.
+        """
+        self._request = request
+        self._clock = clock
+        self._identity = identity
+        self._reader = HostReader(device_list, metrics=())
+        self._name = job_segment(socket.gethostname()) or HOST
+        """The machine's name as a segment of an address."""
+        own = identity.ec2_id or self._name
+        self._telemetry = HostTelemetry(
+            self._reader,
+            request.fleet,
+            request.path or f"{CLUSTER}/{STANDALONE}/{own}",
+            boot=secrets.token_hex(8),
+            period_s=request.period_s,
+            encoding=request.encoding,
+            root=request.root,
+        )
+        self._calls = LimitedCalls()
+        self._devices = Devices(request.host_root, clock, self._calls)
+        self._efa = EfaCounters(request.host_root)
+        self._has_documents = asyncio.Event()
+        self._documents = self._document_source(folder)
+        self._kernel = self._journal()
+        self._ring: KernelRing | None = None
+        self._events: deque[HostEvent] = deque(maxlen=_MOST_EVENTS)
+        self._notices: set[tuple[str, str]] = set()
+        """Id and state of each scheduled event that was told."""
+        self._problems: dict[str, str] = {}
+        """Reason of each source that does not work."""
+        self._worked: set[str] = set()
+        self._repeat_s = clock.monotonic_s() + REPEAT_S
+        self._due_s = clock.monotonic_s()
+        self.ticks = 0
+
+    @classmethod
+    async def find(cls, request: HostRequest, clock: Clock, folder: Path) -> AgentHost:
+        """Return the host after finding out who it is, and which chips its devices are."""
+        problems: dict[str, str] = {}
+        identity = HostIdentity()
+        if request.imds is not None:
+            try:
+                identity = await in_thread(request.imds.identity)
+            except CloudError as error:
+                problems["metadata service"] = str(error)
+        if not identity.ec2_id:
+            identity = await in_thread(lambda: read_dmi(request.host_root))
+        if request.instance_type is not None:
+            identity = identity._replace(instance_type=request.instance_type)
+        device_list: DeviceList | None = None
+        try:
+            device_list = await in_thread(list_devices)
+        except ConfigError as error:
+            problems["neuron-ls"] = str(error)
+        host = cls(request, clock, folder, identity, device_list)
+        for name, problem in problems.items():
+            host._note(name, problem)
+        return host
+
+    def _document_source(self, folder: Path) -> ChildSource[Document] | FileSource[Document]:
+        request = self._request
+        facts: dict[str, Any] = {"clock": self._clock, "wake": self._has_documents.set}
+        if request.file is not None:
+            return FileSource("neuron-monitor", read_documents, path=request.file, **facts)
+        configuration = folder / "neuron-monitor.json"
+
+        def command() -> list[str]:
+            program = find_program("neuron-monitor")
+            configuration.write_text(monitor_configuration(request.period_s), encoding="utf-8")
+            return [program, "-c", str(configuration)]
+
+        quiet_s = max(BACKOFF_S[1], 3 * request.period_s)
+        return ChildSource(
+            "neuron-monitor", read_documents, command=command, quiet_s=quiet_s, **facts
+        )
+
+    @property
+    def publisher(self) -> str:
+        """The host's name as a publisher."""
+        return self._telemetry.publisher
+
+    @property
+    def path(self) -> str:
+        """The present address."""
+        return self._telemetry.path
+
+    def announce(self) -> Iterator[Envelope]:
+        """Yield the retained state."""
+        yield from self._telemetry.announce()
+
+    def presence(self, state: Literal["online", "offline"]) -> Envelope:
+        """Return the host's presence; `offline` is its last will."""
+        return self._telemetry.presence(state)
+
+    async def run(self) -> None:
+        """Read the sources until cancelled."""
+        work = {"documents": self._documents.run(), "metadata": self._follow_metadata()}
+        if self._kernel is not None:
+            work["journal"] = self._kernel.run()
+        else:
+            try:
+                self._ring = KernelRing(self._request.host_root)
+            except OSError as error:
+                self._note("kernel log", f"no readable journal, and /dev/kmsg: {error.strerror}")
+        async with background(**work):
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                if self._ring is not None:
+                    self._ring.close()
+
+    def _journal(self) -> ChildSource[str] | None:
+        """Return the journal as a source; None where it cannot be read."""
+        command = journal_command(self._request.host_root)
+        if not command:
+            return None
+        return ChildSource(
+            "kernel log",
+            lambda stream: (
+                journal_text(line or b"") for _, line in read_lines(stream, _LONGEST_LINE)
+            ),
+            command=lambda: command,
+            clock=self._clock,
+            wake=lambda: None,
+        )
+
+    async def _follow_metadata(self) -> None:
+        """Read scheduled events each minute, and the identity until it is known."""
+        imds = self._request.imds
+        while imds is not None:
+            try:
+                if self._identity.source != "IMDS":
+                    identity = await in_thread(imds.identity)
+                    told = self._request.instance_type
+                    self._identity = identity._replace(instance_type=told or identity.instance_type)
+                for notice in await in_thread(imds.notices):
+                    if (notice.id, notice.state) not in self._notices:
+                        self._notices.add((notice.id, notice.state))
+                        self._events.append(notice.event)
+                self._note("metadata service", "")
+            except CloudError as error:
+                self._note("metadata service", str(error))
+            await self._clock.sleep(REPEAT_S)
+
+    async def wait(self) -> None:
+        """Wait for a document, or until the next tick is due without one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, self._due_s - self._clock.monotonic_s())):
+                await self._has_documents.wait()
+
+    async def wait_documents(self, count: int) -> None:
+        """Wait for a number of documents, or until none can be expected."""
+        self._due_s = self._clock.monotonic_s() + ANSWER_S
+        while (
+            self._documents.count < count
+            and not self._documents.problem
+            and self._clock.monotonic_s() < self._due_s
+        ):
+            self._has_documents.clear()
+            await self.wait()
+
+    async def tick(self) -> list[Envelope]:
+        """Read every source, and return the messages."""
+        begun_s = self._clock.monotonic_s()
+        self._has_documents.clear()
+        (sysfs, events), efa = await asyncio.gather(self._devices.read(), self._read_efa())
+        self._events += events
+        self._note("sysfs", self._devices.problem)
+        self._reader.update(sysfs, efa)
+        ts_ns = self._clock.wall_ns()
+        documents = self._documents.drain()
+        failures = self._read_documents(documents)
+        periods = LATE_PERIODS if documents else 1
+        self._due_s = begun_s + periods * self._telemetry.period_s
+        self._note(self._documents.name, self._documents.problem)
+        self._events += self._kernel_events()
+        made: list[Envelope] = []
+        if not self._reader.columns:
+            return [*made, *self._state_changes()]
+        self.ticks += 1
+        path = self._request.path or default_path(self._reader, self._name)
+        if path != self._telemetry.path:
+            made += self._telemetry.move(path)
+        made += self._telemetry.envelopes(ts_ns, with_events=False)
+        made += [self._telemetry.failure(failure, ts_ns) for failure in failures]
+        made += [self._telemetry.event(event, ts_ns) for event in self._events]
+        self._events.clear()
+        return [*made, *self._state_changes()]
+
+    def _state_changes(self) -> Iterator[Envelope]:
+        """Yield changed presence, or all state when its repetition is due."""
+        now_s = self._clock.monotonic_s()
+        facts = PresenceFacts(
+            problems=tuple(
+                f"{name}: {reason}"[:200] for name, reason in sorted(self._problems.items())
+            )[:16]
+        )
+        is_changed = facts != self._telemetry.presence_facts
+        self._telemetry.presence_facts = facts
+        if now_s >= self._repeat_s:
+            self._repeat_s = now_s + REPEAT_S
+            yield from self._telemetry.announce()
+        elif is_changed:
+            yield self._telemetry.presence("online")
+
+    def _note(self, source: str, problem: str) -> None:
+        """Store whether a source works; an event where that changes after it has worked."""
+        had = self._problems.get(source, "")
+        if not problem:
+            self._problems.pop(source, None)
+            if had and source in self._worked:
+                self._events.append(
+                    HostEvent("source_works", f"{source} works again", Severity.INFO, "agent")
+                )
+            self._worked.add(source)
+            return
+        self._problems[source] = problem
+        if not had:
+            log.warning("source_failed", source=source, reason=problem)
+            if source in self._worked:
+                words = f"{source}: {problem}"
+                self._events.append(HostEvent("source_failed", words, Severity.WARNING, "agent"))
+
+    async def _read_efa(self) -> dict[str, float]:
+        try:
+            now_s = self._clock.monotonic_s()
+            values = await self._calls.call("efa", lambda: self._efa.read(now_s))
+        except OSError as error:
+            self._note("EFA", error.strerror or str(error))
+            return {}
+        self._note("EFA", "" if values is not None else "no answer")
+        return values or {}
+
+    def _kernel_events(self) -> list[HostEvent]:
+        if self._kernel is not None:
+            self._note("kernel log", self._kernel.problem)
+            return kernel_events(self._kernel.drain())
+        if self._ring is None:
+            return []
+        try:
+            texts = self._ring.read()
+        except OSError as error:
+            self._note("kernel log", error.strerror or str(error))
+            return []
+        self._note("kernel log", "")
+        return kernel_events(texts)
+
+    def _read_documents(self, documents: list[Document]) -> list[FailedExecutions]:
+        """Read the documents since the last tick, or go on without one; return the failures."""
+        failures: list[FailedExecutions] = []
+        has_read = False
+        for document in documents:
+            try:
+                data = parse_document(document.text or b"")
+                self._reader.add_metrics(NEURON_MONITOR)
+                self._reader.read_parsed(self._identified(data))
+            except (WireError, ConfigError) as error:
+                self._note("documents", str(error))
+                continue
+            has_read = True
+            failures += self._reader.failures
+            self._note("documents", "")
+        if not has_read:
+            try:
+                self._reader.read_parsed(self._identified({}))
+                self._note("instance type", "")
+            except (WireError, ConfigError) as error:
+                self._note("instance type", f"{error}: give --instance-type")
+        return failures
+
+    def _identified(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a document with the identity from elsewhere where it has none."""
+        known = {
+            "instance_type": self._identity.instance_type,
+            "instance_id": self._identity.ec2_id,
+        }
+        instance = object_of(data, "instance_info")
+        told = {key: value for key, value in instance.items() if value}
+        if self._request.instance_type is not None:
+            told.pop("instance_type", None)
+        return {**data, "instance_info": {**known, **told}}
