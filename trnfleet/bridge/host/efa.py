@@ -31,6 +31,10 @@ class EfaCounters:
         self._last: dict[str, int] = {}
         self._last_s = 0.0
 
+    def adapters(self) -> list[str]:
+        """Return the names of the adapters with counters."""
+        return sorted({path.parts[-4] for path in self._folder.glob("*/ports/*/hw_counters")})
+
     def read(self, now_s: float) -> dict[str, float]:
         """Return the known metrics; rates only from the second reading on.
 

@@ -6,10 +6,18 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from trnfleet.bridge.neuron.devices import DeviceList, parse_device_list
+from trnfleet.bridge.neuron.fields import parse_document
+from trnfleet.bridge.neuron.stream import read_documents
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.text import plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ANSWER_S = 10.0
 """Longest wait for neuron-ls, and for the first document (assumed)."""
@@ -52,6 +60,41 @@ def monitor_configuration(period_s: float) -> str:
             ],
         }
     )
+
+
+def first_document(folder: Path) -> dict[str, Any]:
+    """Run neuron-monitor until its first document, and return that.
+
+    Args:
+        folder: For its configuration.
+
+    Raises:
+        ConfigError: it is not there, or writes no document in time.
+    """
+    program = find_program("neuron-monitor")
+    configuration = folder / "neuron-monitor.json"
+    configuration.write_text(monitor_configuration(1.0), encoding="utf-8")
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(  # noqa: S603  a program of the host, with arguments of ours
+            [program, "-c", str(configuration)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+        timer = threading.Timer(ANSWER_S, process.kill)
+        timer.start()
+        with process:
+            document = next(iter(read_documents(cast("BinaryIO", process.stdout))), None)
+            process.kill()
+        timer.cancel()
+        errors.seek(0)
+        reason = last_line(errors.read())
+    if document is None:
+        raise ConfigError(reason or f"no document within {ANSWER_S:g} s")
+    try:
+        return parse_document(document.text or b"")
+    except WireError as error:
+        raise ConfigError(str(error)) from error
 
 
 def list_devices() -> DeviceList:

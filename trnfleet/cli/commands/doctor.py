@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from trnfleet import logs
 from trnfleet.cli.options import (
     CommandT,
     broker_options,
+    host_options,
     json_option,
     setting,
     settings_options,
@@ -31,6 +33,7 @@ from trnfleet.text import LONGEST_LINE, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trnfleet.cli.options import HostOptions
     from trnfleet.services.session import BrokerSession
 
 MOST_RETAINED = 100_000
@@ -52,7 +55,7 @@ def _doctor_options(command: CommandT) -> CommandT:
             passed = {
                 name: value
                 for name, value in options.items()
-                if name in {"retained", "listen", "as_json"}
+                if name in {"retained", "listen", "as_json", "agent", "host"}
             }
             return command(*args, sessions=(), problem=str(error), **passed)
 
@@ -72,6 +75,8 @@ def _doctor_options(command: CommandT) -> CommandT:
     default="3s",
     help="Time to listen for telemetry, to compare clocks.",
 )
+@click.option("--agent", is_flag=True, help="Check what trnfleet agent can read on this host, too.")
+@host_options
 @json_option
 @_doctor_options
 @click.pass_context
@@ -81,6 +86,8 @@ def command(
     problem: str,
     retained: int,
     listen: float,
+    agent: bool,
+    host: HostOptions,
     as_json: bool,
 ) -> None:
     """Check versions, terminal, programs, folders, settings and, if you name one, a broker.
@@ -92,7 +99,8 @@ def command(
     Examples:
       trnfleet doctor
       trnfleet doctor --broker mqtt://127.0.0.1:1883
-      trnfleet doctor --profile prod --json | jq '.findings[] | select(.health == "problem")'
+      trnfleet doctor --agent
+    trnfleet doctor --profile prod --json | jq '.findings[] | select(.health == "problem")'
 
     Exit status: 0 no problems (warnings do not count), 1 a broker cannot be reached, 3 problems.
     """
@@ -105,6 +113,8 @@ def command(
         report.add_all(look)
     report.add_all(machine.own_folders())
     report.add_all(_settings(ctx, problem))
+    if agent:
+        asyncio.run(_examine_host(host, report))
     is_reached = asyncio.run(_examine_all(sessions, report, retained, listen))
     if not sessions and not problem:
         advice = "give --broker URL, or set one, to have it tried, too"
@@ -113,6 +123,14 @@ def command(
     if not is_reached:
         ctx.exit(ExitStatus.FAILED)
     ctx.exit(ExitStatus.UNHEALTHY if report.has_problems else 0)
+
+
+async def _examine_host(host: HostOptions, report: _Report) -> None:
+    """Try what an agent reads."""
+    from trnfleet.services.doctor.host import examine_host
+
+    async for finding in examine_host(Path(host.host_root), host.imds):
+        report.add(finding)
 
 
 async def _examine_all(

@@ -1,17 +1,20 @@
-"""The driver's tree, read in threads: a device that does not answer stops no other."""
+"""The driver's tree, read in a thread: a device that does not answer stops no other."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+import functools
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 from trnfleet.bridge.neuron.sysfs import DeviceReading, DriverTree, SysfsValues
 from trnfleet.bridge.neuron.telemetry import HostEvent
 from trnfleet.domain.severity import Severity
-from trnfleet.tasks import in_thread
+from trnfleet.tasks import POLL_S, in_thread
+from trnfleet.transport.diagnosis import look_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
     from pathlib import Path
 
     from trnfleet.clock import Clock
@@ -30,35 +33,67 @@ _STATES = {
 }
 """Condition of a device, by the event that tells it."""
 
-Result = TypeVar("Result")
+
+class _CallRun:
+    """Calls that one thread makes, one after another."""
+
+    def __init__(self, calls: Mapping[Any, Callable[[], Any]]) -> None:
+        self.waiting = deque(calls.items())
+        self.results: dict[Any, Any] = {}
+        self.current: Hashable = None
+        self.is_over = False
+
+    def work(self) -> None:
+        """Make the calls, until all are made or this one took too long."""
+        while self.waiting and not self.is_over:
+            self.current, call = self.waiting.popleft()
+            result = call()
+            if not self.is_over:
+                self.results[self.current] = result
 
 
 class LimitedCalls:
-    """Blocking calls in threads, each by a key and with a time limit.
+    """Blocking calls in a thread, each by a key and with a time limit.
 
-    A call that has not returned is not repeated.
+    One that has not returned is left to its thread, and not repeated; the others go on in a new
+    one.
     """
 
-    def __init__(self, limit_s: float = LIMIT_S) -> None:
-        self._limit_s = limit_s
-        self._calls: dict[Hashable, asyncio.Future[Any]] = {}
+    def __init__(self, polls: int = round(LIMIT_S / POLL_S)) -> None:
+        """Nothing is called yet.
 
-    async def call(self, key: Hashable, call: Callable[[], Result]) -> Result | None:
-        """Return the result; None if there is none in time.
+        Args:
+            polls: Looks without progress after which a call does not answer. They are counted
+                instead of time, because on a busy machine both threads are late.
+        """
+        self._polls = polls
+        self._stuck: dict[Hashable, asyncio.Future[None]] = {}
+
+    async def call(self, calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
+        """Return the results of calls that answered.
 
         Raises:
-            OSError: the call failed.
+            OSError: a call failed.
         """
-        if key in self._calls and not self._calls[key].done():
-            return None
-        future: asyncio.Future[Result] = asyncio.ensure_future(in_thread(call))
-        self._calls[key] = future
-        future.add_done_callback(_look_at)
-        await asyncio.wait({future}, timeout=self._limit_s)
-        if not future.done():
-            return None
-        del self._calls[key]
-        return future.result()
+        self._stuck = {key: future for key, future in self._stuck.items() if not future.done()}
+        run = _CallRun({key: call for key, call in calls.items() if key not in self._stuck})
+        results: dict[Any, Any] = {}
+        while run.waiting:
+            future = asyncio.ensure_future(in_thread(run.work))
+            quiet = 0
+            while not future.done() and quiet < self._polls:
+                before = run.current
+                await asyncio.wait({future}, timeout=POLL_S)
+                quiet = quiet + 1 if run.current is before else 0
+            if future.done():
+                future.result()
+            else:
+                run.is_over = True
+                future.add_done_callback(look_at)
+                self._stuck[run.current] = future
+            results |= run.results
+            run = _CallRun(dict(run.waiting))
+        return results
 
 
 class Devices:
@@ -86,25 +121,26 @@ class Devices:
 
     async def read(self) -> tuple[SysfsValues, list[HostEvent]]:
         """Return the present values, and the events since the last reading."""
-        await self._calls.call("tree", self._tree.look)
-        devices = dict(self._tree.devices)
-        results = await asyncio.gather(*(self._read(number) for number in devices))
-        readings = {
-            number: reading
-            for number, reading in zip(devices, results, strict=True)
-            if reading is not None
+        await self._calls.call({"tree": self._tree.look})
+        devices = self._tree.devices
+        now_s = self._clock.monotonic_s()
+        due = {
+            number
+            for number in devices
+            if now_s - self._cores_s.get(number, -CORES_EVERY_S) >= CORES_EVERY_S
         }
+        results = await self._calls.call(
+            {
+                device: functools.partial(device.read, with_cores=number in due)
+                for number, device in devices.items()
+            }
+        )
+        readings: dict[int, DeviceReading] = {
+            number: results[device] for number, device in devices.items() if device in results
+        }
+        self._cores_s |= dict.fromkeys(due & readings.keys(), now_s)
         values = self._tree.values(readings)
         return values, self._events(devices.keys() - readings.keys(), values)
-
-    async def _read(self, number: int) -> DeviceReading | None:
-        device = self._tree.devices[number]
-        now_s = self._clock.monotonic_s()
-        is_due = now_s - self._cores_s.get(number, -CORES_EVERY_S) >= CORES_EVERY_S
-        reading = await self._calls.call(device, lambda: device.read(with_cores=is_due))
-        if is_due and reading is not None:
-            self._cores_s[number] = now_s
-        return reading
 
     def _events(self, stuck: set[int], values: SysfsValues) -> list[HostEvent]:
         states = {
@@ -128,9 +164,3 @@ class Devices:
         self._states |= dict.fromkeys(self._states, "device_gone") | states
         self._mode = values.mode
         return events
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Mark the exception of a call that was given up as seen."""
-    if not future.cancelled():
-        future.exception()

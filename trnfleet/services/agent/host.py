@@ -36,9 +36,8 @@ from trnfleet.bridge.neuron.telemetry import (
     HostTelemetry,
     PresenceFacts,
     default_path,
-    job_segment,
 )
-from trnfleet.domain.address import STANDALONE
+from trnfleet.domain.address import STANDALONE, to_segment
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import CloudError, ConfigError, WireError
 from trnfleet.services.agent.devices import Devices, LimitedCalls
@@ -108,7 +107,7 @@ class AgentHost:
         self._clock = clock
         self._identity = identity
         self._reader = HostReader(device_list, metrics=())
-        self._name = job_segment(socket.gethostname()) or HOST
+        self._name = to_segment(socket.gethostname()) or HOST
         """The machine's name as a segment of an address."""
         own = identity.ec2_id or self._name
         self._telemetry = HostTelemetry(
@@ -187,6 +186,11 @@ class AgentHost:
     def path(self) -> str:
         """The present address."""
         return self._telemetry.path
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to publish: the instance's type, and values."""
+        return bool(self._reader.columns)
 
     def announce(self) -> Iterator[Envelope]:
         """Yield the retained state."""
@@ -267,7 +271,8 @@ class AgentHost:
         """Read every source, and return the messages."""
         begun_s = self._clock.monotonic_s()
         self._has_documents.clear()
-        (sysfs, events), efa = await asyncio.gather(self._devices.read(), self._read_efa())
+        sysfs, events = await self._devices.read()
+        efa = await self._read_efa()
         self._events += events
         self._note("sysfs", self._devices.problem)
         self._reader.update(sysfs, efa)
@@ -278,10 +283,10 @@ class AgentHost:
         self._due_s = begun_s + periods * self._telemetry.period_s
         self._note(self._documents.name, self._documents.problem)
         self._events += self._kernel_events()
-        made: list[Envelope] = []
-        if not self._reader.columns:
-            return [*made, *self._state_changes()]
         self.ticks += 1
+        if not self.is_known:
+            return [*self._state_changes()]
+        made: list[Envelope] = []
         path = self._request.path or default_path(self._reader, self._name)
         if path != self._telemetry.path:
             made += self._telemetry.move(path)
@@ -328,12 +333,13 @@ class AgentHost:
     async def _read_efa(self) -> dict[str, float]:
         try:
             now_s = self._clock.monotonic_s()
-            values = await self._calls.call("efa", lambda: self._efa.read(now_s))
+            results = await self._calls.call({"efa": lambda: self._efa.read(now_s)})
         except OSError as error:
             self._note("EFA", error.strerror or str(error))
             return {}
-        self._note("EFA", "" if values is not None else "no answer")
-        return values or {}
+        self._note("EFA", "" if results else "no answer")
+        values: dict[str, float] = results.get("efa", {})
+        return values
 
     def _kernel_events(self) -> list[HostEvent]:
         if self._kernel is not None:

@@ -53,7 +53,7 @@ class Agent:
                 await host.wait()
         finally:
             await self.send([host.presence("offline")])
-        if not host.ticks:
+        if not host.is_known:
             raise TrnfleetError(
                 "nothing to publish: neither the type of the instance nor its devices are known;"
                 " give --instance-type, or look at trnfleet doctor --agent"

@@ -88,8 +88,9 @@ class ItemSource(Generic[Item]):
         loop = asyncio.get_running_loop()
 
         def read() -> None:
-            for item in self._parse(stream):
-                loop.call_soon_threadsafe(self._add, item)
+            with stream:
+                for item in self._parse(stream):
+                    loop.call_soon_threadsafe(self._add, item)
 
         return read
 
@@ -171,7 +172,6 @@ class ChildSource(ItemSource[Item]):
                 if not end.done() and self._quiet_s and quiet_s >= self._quiet_s:
                     was_quiet = True
                     process.kill()
-            await asyncio.wait({reading, last_words}, timeout=POLL_S)
         finally:
             self.pid = 0
             if not end.done():
@@ -179,6 +179,7 @@ class ChildSource(ItemSource[Item]):
                 await asyncio.wait({end}, timeout=END_S / 2)
                 if not end.done():
                     process.kill()
+            await asyncio.wait({end, reading, last_words}, timeout=POLL_S)
         words = last_line(last_words.result()) if last_words.done() else ""
         if was_quiet:
             return f"wrote nothing for {duration(self._quiet_s)}"
@@ -207,10 +208,13 @@ class FileSource(ItemSource[Item]):
             is_over = threading.Event()
             try:
                 stream = await in_thread(functools.partial(_open, self._path, is_over))
+                reading = asyncio.ensure_future(in_thread(self._read(stream)))
                 try:
-                    await in_thread(self._read(stream))
+                    await asyncio.wait({reading})
+                    reading.result()
                 finally:
                     is_over.set()
+                    await asyncio.wait({reading}, timeout=END_S / 2)
                 self.problem = "has ended"
             except OSError as error:
                 self.problem = f"{self._path}: {error.strerror or error}"
@@ -239,6 +243,11 @@ class _GrowingFile(io.RawIOBase):
     def readable(self) -> bool:
         """Return True."""
         return True
+
+    def close(self) -> None:
+        """Close the file, too."""
+        self._file.close()
+        super().close()
 
     def readinto(self, buffer: Any) -> int:
         """Wait for the next bytes."""
@@ -270,6 +279,7 @@ def _open(path: str, is_over: threading.Event) -> IO[bytes]:
 def _last_bytes(stream: IO[bytes]) -> bytes:
     """Read a stream to its end, and return its last bytes."""
     last = b""
-    while data := os.read(stream.fileno(), _STDERR_BYTES):
-        last = (last + data)[-_STDERR_BYTES:]
+    with stream:
+        while data := os.read(stream.fileno(), _STDERR_BYTES):
+            last = (last + data)[-_STDERR_BYTES:]
     return last

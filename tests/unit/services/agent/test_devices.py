@@ -1,0 +1,108 @@
+"""Devices read in a thread with a limit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from support.sysfs import DEVICES, write_tree
+
+from trnfleet.clock import ManualClock
+from trnfleet.services.agent.devices import CORES_EVERY_S, Devices, LimitedCalls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_call_that_does_not_return_stops_no_other() -> None:
+    """It is not repeated before it has returned."""
+    go_on = threading.Event()
+    made: list[str] = []
+
+    def stuck() -> str:
+        made.append("stuck")
+        go_on.wait(30)
+        return "late"
+
+    calls = LimitedCalls(polls=2)
+    work = {"first": lambda: 1, "stuck": stuck, "last": lambda: 3}
+
+    assert await calls.call(work) == {"first": 1, "last": 3}
+    assert await calls.call(work) == {"first": 1, "last": 3}
+    assert made == ["stuck"]
+    go_on.set()
+    while "stuck" not in await calls.call(work):
+        pass
+
+
+async def test_an_error_is_raised() -> None:
+    def fail() -> None:
+        raise OSError("no such counter")
+
+    with pytest.raises(OSError, match="no such counter"):
+        await LimitedCalls().call({"efa": fail})
+
+
+async def test_a_device_that_does_not_answer_is_told_once(tmp_path: Path) -> None:
+    """The values of the others go on; it is told again when it answers."""
+    write_tree(tmp_path, devices=3)
+    devices = Devices(tmp_path, ManualClock(), LimitedCalls(polls=2))
+    values, events = await devices.read()
+    assert values.devices.keys() == {0, 1, 2}
+    assert (events, devices.problem) == ([], "")
+
+    (health,) = (tmp_path / DEVICES / "neuron1").rglob("unhealthy_components")
+    health.unlink()
+    os.mkfifo(health)
+    values, events = await devices.read()
+    assert values.devices.keys() == {0, 2}
+    assert [(event.name, event.chip) for event in events] == [("device_not_answering", 1)]
+    assert devices.problem == "neuron1 does not answer"
+    assert (await devices.read())[1] == []
+
+    # The reader that waits for the pipe goes on when somebody writes it.
+    descriptor = os.open(health, os.O_WRONLY)
+    health.unlink()
+    health.write_text("hbm\n")
+    os.close(descriptor)
+    events = []
+    while not events:
+        values, events = await devices.read()
+    assert [(event.name, event.chip) for event in events] == [("device_answers", 1)]
+    while "health" not in values.devices[1]:
+        values, _ = await devices.read()
+    assert values.devices[1]["health"] == 1
+
+
+async def test_a_lost_heartbeat_and_a_lost_device_are_told(tmp_path: Path) -> None:
+    write_tree(tmp_path)
+    devices = Devices(tmp_path, ManualClock(), LimitedCalls())
+    await devices.read()
+    (heartbeat,) = (tmp_path / DEVICES / "neuron0").rglob("healthcheck_heartbeat")
+    heartbeat.write_text("0\n")
+    shutil.rmtree(tmp_path / DEVICES / "neuron1")
+
+    values, events = await devices.read()
+
+    assert [(event.name, event.text) for event in events] == [
+        ("firmware_heartbeat_lost", "device 0 has no firmware heartbeat"),
+        ("device_gone", "device 1 is gone"),
+    ]
+    assert "mem_ecc_uncorrected" not in values.devices[0]
+
+
+async def test_the_cores_are_read_each_15_s(tmp_path: Path) -> None:
+    write_tree(tmp_path)
+    clock = ManualClock()
+    devices = Devices(tmp_path, clock, LimitedCalls())
+    await devices.read()
+    for path in (tmp_path / DEVICES / "neuron0").rglob("success/total"):
+        path.write_text("500\n")
+
+    await clock.advance(CORES_EVERY_S - 1)
+    assert (await devices.read())[0].devices[0]["exec_completed"] == 200
+    await clock.advance(1)
+    assert (await devices.read())[0].devices[0]["exec_completed"] == 1_000

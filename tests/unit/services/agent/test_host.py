@@ -1,0 +1,157 @@
+"""Messages of the host that an agent runs on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.fake_host import EC2_ID, SERVER, FakeHost, metadata_service
+from support.neuron import trn2
+from support.processes.waiting import eventually
+
+from trnfleet.bridge.host.identity import MetadataService
+from trnfleet.bridge.neuron.stream import Document
+from trnfleet.clock import SystemClock
+from trnfleet.services.agent.host import AgentHost, HostRequest
+from trnfleet.tasks import background
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.wire.ports import Envelope
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    """Return a fake host without programs."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return FakeHost(tmp_path)
+
+
+async def find(fake: FakeHost, tmp_path: Path, **facts: Any) -> AgentHost:
+    request = HostRequest("lab", "trnfleet", 5.0, host_root=fake.root, encoding="json", **facts)
+    return await AgentHost.find(request, SystemClock(), tmp_path)
+
+
+def document(host: AgentHost, data: dict[str, Any]) -> None:
+    host._documents._add(Document(1, json.dumps(data).encode()))
+
+
+def payloads(made: list[Envelope], topic_class: str) -> list[dict[str, Any]]:
+    return [
+        json.loads(envelope.payload)
+        for envelope in made
+        if f"/{topic_class}/" in envelope.topic and envelope.payload
+    ]
+
+
+async def test_a_host_without_neuron_monitor_has_the_trees_values(
+    fake: FakeHost, tmp_path: Path
+) -> None:
+    """No column of neuron-monitor is announced before its first document."""
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge", path="uc1/us-1/h")
+    made = await host.tick()
+
+    (descriptor,) = payloads(made, "node")
+    names = {column["name"] for column in descriptor["columns"]}
+    assert "health" in names
+    assert "nc_util_pct" not in names
+    assert (descriptor["path"], descriptor["period_s"]) == ("uc1/us-1/h", 5.0)
+    chips = [sample for sample in payloads(made, "telemetry") if "chip" in sample]
+    assert (len(chips), chips[0]["health"]) == (16, 0)
+
+    document(host, trn2())
+    (descriptor,) = payloads(await host.tick(), "node")
+    assert "nc_util_pct" in {column["name"] for column in descriptor["columns"]}
+
+
+async def test_an_unknown_type_is_told_and_nothing_published(
+    fake: FakeHost, tmp_path: Path
+) -> None:
+    host = await find(fake, tmp_path)
+    made = await host.tick()
+
+    (presence,) = payloads(made, "publisher")
+    assert len(made) == 1
+    assert any(problem.endswith("give --instance-type") for problem in presence["problems"])
+
+
+async def test_a_host_moves_into_its_ultraserver(fake: FakeHost, tmp_path: Path) -> None:
+    """The old descriptor is cleared; publisher and boot stay."""
+    host = await find(fake, tmp_path)
+    document(host, trn2())
+    first = await host.tick()
+    (old,) = payloads(first, "node")
+    assert old["path"] == f"uc1/standalone/{EC2_ID}"
+
+    fake.join()
+    document(host, trn2())
+    made = await host.tick()
+
+    assert made[0]._replace(content_type=None) == (
+        f"trnfleet/v1/lab/node/uc1/standalone/{EC2_ID}",
+        b"",
+        1,
+        True,
+        *made[0][4:],
+    )
+    (new,) = payloads(made, "node")
+    assert new["path"] == f"uc1/{SERVER}/{EC2_ID}"
+    assert (new["publisher"], new["boot"]) == (old["publisher"], old["boot"])
+    assert f"/telemetry/uc1/{SERVER}/" in made[-2].topic
+
+    fake.join(mode="2")
+    (event,) = payloads(await host.tick(), "event")
+    assert event["text"] == "modes of the UltraServer: 1,2,4, now 2"
+
+
+async def test_the_metadata_service_names_the_host_and_its_notices(
+    fake: FakeHost, tmp_path: Path
+) -> None:
+    """A notice is an event once."""
+    with metadata_service() as service:
+        service.answers["/latest/meta-data/events/maintenance/scheduled"] = [
+            {"EventId": "e", "Code": "instance-retirement", "State": "active"}
+        ]
+        host = await find(fake, tmp_path, imds=MetadataService(service.url))
+        assert (host.publisher, host.path) == (f"neuron-{EC2_ID}", f"uc1/standalone/{EC2_ID}")
+        async with background(host=host.run()):
+            await eventually(lambda: host._events)
+            (event,) = payloads(await host.tick(), "event")
+            assert (event["name"], event["source"]) == ("instance_retirement", "ec2")
+            assert payloads(await host.tick(), "event") == []
+
+
+async def test_bad_documents_are_named_and_the_next_is_read(fake: FakeHost, tmp_path: Path) -> None:
+    host = await find(fake, tmp_path)
+    document(host, trn2())
+    await host.tick()
+    document(host, {"system_data": 3, "instance_info": {"instance_type": "trn1.2xlarge"}})
+
+    made = await host.tick()
+    (presence,) = payloads(made, "publisher")
+    assert (
+        "documents: it is of another instance type than the first, which is a trn2.48xlarge"
+        in (presence["problems"])
+    )
+    chips = [sample for sample in payloads(made, "telemetry") if "chip" in sample]
+    assert (chips[0]["nc_util_pct"], chips[0]["health"]) == ([None] * 8, 0)
+
+    document(host, trn2())
+    made = await host.tick()
+    assert [event["name"] for event in payloads(made, "event")] == ["source_works"]
+
+
+def test_an_agent_imports_no_heavy_package() -> None:
+    """It has 52 MB of memory without them."""
+    text = (
+        "import sys\n"
+        "import trnfleet.cli.commands.agent, trnfleet.services.agent.run\n"
+        "heavy = {'textual', 'httpx', 'structlog', 'websockets', 'duckdb', 'rich', 'zstandard'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
