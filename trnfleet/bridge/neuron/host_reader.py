@@ -133,6 +133,8 @@ class HostReader:
         """Impossible values of the last document, treated as not available."""
         self.revision = 0
         """Goes up when EC2 id, LNC or versions change."""
+        self.chips: Chips | None = None
+        """Where cores and devices of the last document are; None before the first."""
         self._kind: InstanceType | None = None
         self._device_list = device_list
         self._placed: dict[int, int] | None = None
@@ -199,7 +201,7 @@ class HostReader:
             self._counters = NeuronCounters(kind.chips)
         self.period_s = period_of(data) or self.period_s
         self.doubts = Doubts()
-        chips = self._chips(object_of(data, "neuron_hardware_info"), kind)
+        chips = self.chips = self._chips(object_of(data, "neuron_hardware_info"), kind)
         values = values_of(data, chips, self._counters, self.doubts)
         if self._sysfs is not None:
             self._fill(values, self._sysfs)

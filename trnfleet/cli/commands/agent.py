@@ -15,10 +15,19 @@ from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
 from trnfleet.clock import SystemClock
 from trnfleet.domain.durations import DAY_S
 from trnfleet.errors import ConfigError
+from trnfleet.folders import state_folder
 
 if TYPE_CHECKING:
     from trnfleet.cli.options import HostOptions
     from trnfleet.services.session import BrokerSession
+
+
+def _queue_file(given: str | None, fleet: str, path: str | None) -> Path | None:
+    """Return the file of the queue; one for each host that a machine may publish."""
+    if given == "none":
+        return None
+    host = "" if path is None else f"-{path.rpartition('/')[2]}"
+    return Path(given) if given else state_folder().path / f"agent-{fleet}{host}.queue"
 
 
 @click.command("agent")
@@ -56,6 +65,24 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Read neuron-monitor's documents from FILE, - for stdin, instead of running it.",
 )
+@setting(
+    "--job-mapping",
+    type=FileName(),
+    metavar="DIR",
+    help=(
+        "Folder in which a scheduler writes a file for each device, with a job id on each line; by"
+        " default /run/trnfleet/jobs of the host."
+    ),
+)
+@setting(
+    "--queue",
+    type=FileName(),
+    metavar="FILE",
+    help=(
+        "File for messages while the broker is away, at most 64 MiB and 15 minutes; by default in"
+        ' the state folder. "none" holds them in memory.'
+    ),
+)
 @host_options
 @click.option("--once", is_flag=True, help="Publish one tick, and end.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
@@ -70,6 +97,8 @@ def command(
     path: str | None,
     instance_type: str | None,
     file: str | None,
+    job_mapping: str | None,
+    queue: str | None,
     host: HostOptions,
     once: bool,
     stdout: bool,
@@ -108,6 +137,8 @@ def command(
         Path(host.host_root),
         file,
         None if host.imds == "none" else MetadataService(host.imds),
+        None if job_mapping is None else Path(job_mapping),
+        None if stdout else _queue_file(queue, name, path),
         "json" if stdout else "cbor",
     )
     if stdout:

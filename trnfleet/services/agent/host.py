@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from trnfleet import logs
 from trnfleet.bridge.host.efa import EfaCounters
 from trnfleet.bridge.host.identity import HostIdentity, read_dmi
+from trnfleet.bridge.host.job_mapping import FOLDER, read_job_mapping
 from trnfleet.bridge.host.kernel_log import (
     KernelRing,
     journal_command,
     journal_text,
     kernel_events,
 )
-from trnfleet.bridge.neuron.fields import object_of, parse_document
+from trnfleet.bridge.host.pod_resources import SOCKET, pod_holders, read_pod_resources
+from trnfleet.bridge.neuron.fields import Doubts, object_of, parse_document
 from trnfleet.bridge.neuron.host_reader import NEURON_MONITOR, HostReader
 from trnfleet.bridge.neuron.programs import (
     ANSWER_S,
@@ -40,17 +42,18 @@ from trnfleet.bridge.neuron.telemetry import (
 from trnfleet.domain.address import STANDALONE, to_segment
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import CloudError, ConfigError, WireError
-from trnfleet.services.agent.devices import Devices, LimitedCalls
+from trnfleet.services.agent.devices import LIMIT_S, Devices, LimitedCalls
 from trnfleet.services.agent.sources import BACKOFF_S, ChildSource, FileSource
 from trnfleet.tasks import background, in_thread
 from trnfleet.wire.messages import REPEAT_S
 from trnfleet.wire.ndjson import read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from trnfleet.bridge.host.identity import MetadataService
     from trnfleet.bridge.neuron.devices import DeviceList
+    from trnfleet.bridge.neuron.telemetry import Holder
     from trnfleet.bridge.neuron.values import FailedExecutions
     from trnfleet.clock import Clock
     from trnfleet.wire.ports import Envelope
@@ -62,6 +65,8 @@ LATE_PERIODS = 1.5
 _LONGEST_LINE = 65_536
 _MOST_EVENTS = 256
 """Most events that wait for a tick."""
+POD_EVERY_S = 15.0
+"""Time between two questions to the kubelet, as of neuron-monitor's companion for Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,10 @@ class HostRequest:
     """File of neuron-monitor, `-` for stdin; None to run it."""
     imds: MetadataService | None = None
     """The metadata service; None not to use it."""
+    job_mapping: Path | None = None
+    """Folder with a file for each device, by a scheduler; None for the usual one."""
+    queue: Path | None = None
+    """File for messages while the broker is away; None to hold them in memory."""
     encoding: Literal["json", "cbor"] = "cbor"
 
 
@@ -126,6 +135,9 @@ class AgentHost:
         self._documents = self._document_source(folder)
         self._kernel = self._journal()
         self._ring: KernelRing | None = None
+        self._pods: tuple[Holder, ...] = ()
+        self._pods_s = -POD_EVERY_S
+        """Monotonic seconds of the last look at the kubelet."""
         self._events: deque[HostEvent] = deque(maxlen=_MOST_EVENTS)
         self._notices: set[tuple[str, str]] = set()
         """Id and state of each scheduled event that was told."""
@@ -287,6 +299,7 @@ class AgentHost:
         if not self.is_known:
             return [*self._state_changes()]
         made: list[Envelope] = []
+        self._telemetry.holders = await self._read_holders()
         path = self._request.path or default_path(self._reader, self._name)
         if path != self._telemetry.path:
             made += self._telemetry.move(path)
@@ -340,6 +353,33 @@ class AgentHost:
         self._note("EFA", "" if results else "no answer")
         values: dict[str, float] = results.get("efa", {})
         return values
+
+    async def _read_holders(self) -> tuple[Holder, ...]:
+        """Return the jobs that a scheduler or the kubelet names."""
+        chips = self._reader.chips
+        if chips is None:
+            return ()
+        doubts = Doubts()
+        request = self._request
+        folder = request.job_mapping or request.host_root / FOLDER.relative_to("/")
+        kubelet = request.host_root / SOCKET.relative_to("/")
+        now_s = self._clock.monotonic_s()
+        calls: dict[Hashable, Callable[[], Any]] = {
+            "jobs": lambda: read_job_mapping(folder, chips.devices, doubts)
+        }
+        if now_s - self._pods_s >= POD_EVERY_S and await in_thread(kubelet.exists):
+            self._pods_s = now_s
+            calls["pods"] = lambda: pod_holders(
+                read_pod_resources(kubelet, chips, doubts, limit_s=LIMIT_S)
+            )
+        try:
+            results = await self._calls.call(calls)
+        except (ConfigError, WireError) as error:
+            self._note("jobs", str(error))
+            return ()
+        self._note("jobs", doubts.first)
+        self._pods = results.get("pods", self._pods)
+        return (*results.get("jobs", ()), *self._pods)
 
     def _kernel_events(self) -> list[HostEvent]:
         if self._kernel is not None:

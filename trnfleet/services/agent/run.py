@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.domain.quantities import counted
-from trnfleet.errors import TrnfleetError
+from trnfleet.errors import BrokerError, TrnfleetError
 from trnfleet.files import temporary_folder
 from trnfleet.services.agent.host import AgentHost, HostRequest
+from trnfleet.services.agent.outbox import Outbox
+from trnfleet.services.agent.queued import QueuedPublisher
 from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.systemd import STILL_S, ServiceManager, Work, link_works
-from trnfleet.tasks import Ending, background, run_until
+from trnfleet.tasks import Ending, background, in_thread, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,22 +87,30 @@ async def publish(
     with ending.on_signals(), temporary_folder(_FOLDER) as folder:
         host = await AgentHost.find(request, clock, folder)
         publisher = session.publisher(host.publisher, will=host.presence("offline"))
-        publisher.on_connect(host.announce)
+        outbox = await in_thread(lambda: Outbox(request.queue, root=request.root))
+        queued = QueuedPublisher(publisher, outbox, clock)
+        queued.on_connect(host.announce)
         check = StateCheck(session, publisher, report)
         async with background(
             publisher=publisher.run(),
             refused=fail_if_all_refused(publisher.status, clock),
             check=check.run(),
             sources=host.run(),
+            queue=queued.run(),
         ):
-            await publisher.wait_connected(CONNECT_LIMIT_S)
+            try:
+                await publisher.wait_connected(CONNECT_LIMIT_S)
+            except BrokerError as error:
+                if once:
+                    raise
+                report(f"{error}; messages wait for it")
             report(f"publishing {host.path} of {request.fleet} to {session.url}")
             ticks = Work("ticks", lambda: host.ticks, still_s=STILL_S + 2 * request.period_s)
             works = [ticks, *link_works("connection", [publisher.status])]
             async with background(
                 service_manager=manager.run(works, lambda: _status(host, publisher.status))
             ):
-                await run_until(ending, Agent(host, publisher).run(once=once))
+                await run_until(ending, Agent(host, queued).run(once=once))
             await check.finish(ending)
     raise_if_refused(publisher.status)
     check.raise_if_lost()
