@@ -31,18 +31,29 @@ POLL_S = 0.1
 
 
 @contextlib.asynccontextmanager
-async def background(**coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def background(
+    **coroutines: Coroutine[Any, Any, None],
+) -> AsyncIterator[Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]]:
     """Run coroutines while the body runs, named after their keywords.
 
-    Cancel them at its end.
+    Cancel them at its end. The body may add others, each with a name.
 
     The first failure among them cancels the body and is raised in its place, so that nothing
     continues half alive.
     """
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work, name=name) for name, work in coroutines.items()]
-            yield
+            tasks: set[asyncio.Task[None]] = set()
+
+            def spawn(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+                task = group.create_task(work, name=name)
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+                return task
+
+            for name, work in coroutines.items():
+                spawn(name, work)
+            yield spawn
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as failures:

@@ -31,6 +31,7 @@ COMMANDS = {
     "agent": "Publish the telemetry of the real host that it runs on.",
     "bridge": "Publish the reservations of an AWS account to a broker.",
     "job": "Publish what a job does: state, step, figures; for scripts and training loops.",
+    "scrape": "Publish real hosts from the metrics pages of their exporters.",
     "relay": "Publish a cell's roll-ups to a top broker, for fleets larger than one broker.",
     "watch": "Evaluate alerts and notify Alertmanager, webhooks, programs or stdout.",
     "alerts": "List firing alerts; exit status 3 if a critical one is unhandled.",

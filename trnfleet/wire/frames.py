@@ -130,6 +130,15 @@ class Frame(NamedTuple):
     instance: dict[str, NDArray[Any]]
 
 
+class FrameColumnsError(WireError):
+    """A frame's values are not as its descriptor announces; it may be another publisher's."""
+
+    def __init__(self, reason: str, head: Head, path: str) -> None:
+        super().__init__(reason)
+        self.head = head
+        self.path = path
+
+
 class FrameDecoder:
     """Decoder of frames with the same announced columns and numbers of rows.
 
@@ -186,13 +195,13 @@ class FrameDecoder:
                 f"frame's seq, ts or rev is out of range: {_short(seq)}, {_short(ts_ns)},"
                 f" {_short(revision)}"
             )
-        return Frame(
-            Head(boot, seq, ts_ns),
-            path,
-            revision,
-            self._arrays(data.get("chip"), Scope.CHIP),
-            self._arrays(data.get("instance"), Scope.INSTANCE),
-        )
+        head = Head(boot, seq, ts_ns)
+        try:
+            chip = self._arrays(data.get("chip"), Scope.CHIP)
+            instance = self._arrays(data.get("instance"), Scope.INSTANCE)
+        except WireError as error:
+            raise FrameColumnsError(str(error), head, path) from None
+        return Frame(head, path, revision, chip, instance)
 
     def _arrays(self, data: object, scope: Scope) -> dict[str, NDArray[Any]]:
         if not isinstance(data, dict):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from flow.reservations.test_bridge import Account
 from support.documents import read
+from support.exporter import answer, exporter_page, serve
 from support.processes.forked import Ended, ForkedCommands
 from support.processes.mosquitto import retain
 from support.processes.programs import Program, run
@@ -20,6 +21,8 @@ from lab.brokers.listed import LISTS, ListedMosquitto, ListedNats
 from lab.brokers.process import HOST, PASSWORD, BrokerProcess
 from trnfleet.errors import BrokerError
 from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
+from trnfleet.services.scrape.scraper import Scraper, ScrapeRequest
+from trnfleet.services.scrape.targets import parse_target
 from trnfleet.services.session import BrokerSession
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.transport.url import BrokerUrl, Password
@@ -216,7 +219,7 @@ def test_every_command_as_every_user(name: str, user: str, runs: Runs) -> None:
 
 def test_every_command_is_in_the_table() -> None:
     """Every command connecting to a broker has a row."""
-    assert {name for name, _ in CELLS} == {*COMMANDS, "bridge"}
+    assert {name for name, _ in CELLS} == {*COMMANDS, "bridge", "scrape"}
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -237,6 +240,26 @@ async def test_a_bridge_as_each_user(listed: BrokerProcess, user: str) -> None:
     [topic] = re.findall(r"`(\w+)/`", CELLS["bridge", user])
     # MQTT 3.1.1 shows it of what is read back.
     wanted = {topic, "reservation"} if isinstance(listed, ListedNats) else {topic}
+    assert any(f"/{each}/" in str(refused.value) for each in wanted), refused.value
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_a_scrape_as_each_user(listed: BrokerProcess, user: str) -> None:
+    """A scraper works as a publisher or a relay, and else ends with the refusal."""
+    session = BrokerSession(url(listed, user), password=Password(PASSWORD))
+    page = answer(exporter_page(runtimes=1))
+    async with await serve(lambda _: page) as server:
+        target = parse_target(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        request = ScrapeRequest(f"scraped-{user}", session.root, (target,), 15.0, once=True)
+        publishing = Scraper(request, session.clock).publish(session, print)
+        if CELLS["scrape", user] == "works":
+            await publishing
+            return
+        with pytest.raises(BrokerError) as refused:
+            await publishing
+    [topic] = re.findall(r"`(\w+)/`", CELLS["scrape", user])
+    # MQTT 3.1.1 shows it of what is read back.
+    wanted = {topic, "node"} if isinstance(listed, ListedNats) else {topic}
     assert any(f"/{each}/" in str(refused.value) for each in wanted), refused.value
 
 

@@ -272,11 +272,10 @@ def _is_idle(facts: dict[str, Any]) -> bool:
 
 def has_work(facts: dict[str, Any]) -> bool:
     """Return whether a core's counters show activity."""
-    values = [facts.get(key) for key in (UTILISATION, *FLOPS)]
-    values += [
-        half.get(UTILISATION) for half in halves_of(facts).values() if isinstance(half, dict)
-    ]
-    return any(number_of(value) for value in values)
+    if any(number_of(facts.get(key)) for key in (UTILISATION, *FLOPS)):
+        return True
+    halves = [half for half in halves_of(facts).values() if isinstance(half, dict)]
+    return any(number_of(half.get(UTILISATION)) for half in halves)
 
 
 def halves_of(facts: dict[str, Any]) -> dict[str, Any]:

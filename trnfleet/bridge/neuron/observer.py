@@ -7,16 +7,17 @@ what Observer has added up for the host, and what has no metric here, is counted
 from __future__ import annotations
 
 import enum
+import functools
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.bridge.neuron.fields import FAILED, HARDWARE_ERRORS, UTILISATION
+from trnfleet.bridge.neuron.host_reader import OBSERVER
 from trnfleet.domain.metrics import MOST_PCT
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Mapping
 
 UTILISATION_NAME = "neuron_core_utilization"
@@ -49,15 +50,36 @@ class DocumentPart(enum.Enum):
     DEVICE = enum.auto()
     EFA = enum.auto()
     """Counters of all adapters."""
+    CAUSE = enum.auto()
+    """Failed executions of a process by cause, a counter."""
+    LATENCY = enum.auto()
     VCPU = enum.auto()
     HOST_MEMORY = enum.auto()
 
 
 class DocumentPlace(NamedTuple):
-    """Place of a value in a document."""
+    """Place of a metric's values in a document."""
 
     group: DocumentPart
     key: str
+
+
+class SeriesPlace(NamedTuple):
+    """Place of a series' values in a document."""
+
+    part: DocumentPart
+    key: str
+    row: int = 0
+    """Number of the device, or of the process in its layout."""
+    series: tuple[str, str, str] | None = None
+    """Key of a counter in the host's `Totals`."""
+    core: str = ""
+
+
+Totals = dict[tuple[str, str, str], float]
+"""Counters of a host as they were last, by process, metric and kind."""
+shared_place = functools.lru_cache(maxsize=2**16)(SeriesPlace)
+"""A place without counter; one object for all hosts, which have thousands each."""
 
 
 TOTAL = "total"
@@ -123,14 +145,14 @@ PLACES: Mapping[str, DocumentPlace] = {
 }
 """Place of each metric, named without `neuron_` and `_total`. Published: names of the exports of
 the Helm chart for Observer 0.2.0; the scope of vCPUs is assumed."""
-_INSTANCE = {
+SYSTEM_LABELS = {
     "instance_name": "instance_name",
     "instance_id": "instance_id",
     "instance_type": "instance_type",
     "ultraserver_id": "ultraserver_id",
 }
 """Keys of `instance_info` by label of `neuron_system_info`."""
-_HARDWARE = {
+DEVICE_LABELS = {
     "device_name": "neuron_device_type",
     "core_arch_type": "neuroncore_version",
     "logical_neuroncore_per_device_count": "neuroncore_per_device_count",
@@ -169,9 +191,7 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def growth(
-    totals: dict[tuple[str, str, str], float], series: tuple[str, str, str], value: float
-) -> float:
+def growth(totals: Totals, series: tuple[str, str, str], value: float) -> float:
     """Return the growth of a counter, and continue with it.
 
     A counter that fell began again with its exporter. One without a valid value stays.
@@ -183,82 +203,119 @@ def growth(
     return value - last if value >= last else value
 
 
-def document_of(
-    samples: list[SeriesSample],
-    totals: dict[tuple[str, str, str], float],
-    unit: UtilisationUnit,
-    unread: Counter[str],
-) -> dict[str, Any]:
-    """Return a scrape as a document, in which each core of a process is one.
+class ObserverLayout:
+    """The series of a scrape by their names, and the document that their values make.
 
-    Args:
-        samples: All of one host and time.
-        totals: The host's counters, continued.
-        unit: Unit of utilisation.
-        unread: Continued with the number of series by name without a place in a document.
+    Each core of a process is a process.
     """
-    instance, hardware = _infos(samples, unread)
-    per_device = hardware.get("neuroncore_per_device_count")
-    cores: dict[tuple[str, int], dict[DocumentPart, dict[str, float]]] = {}
-    devices: dict[int, dict[str, Any]] = {}
-    vcpus: defaultdict[str, list[float]] = defaultdict(list)
-    memory: dict[str, float] = {}
-    efa: defaultdict[str, float] = defaultdict(float)
-    for sample in samples:
+
+    metrics = OBSERVER
+
+    def __init__(self, samples: list[SeriesSample]) -> None:
+        """Find the place of each series.
+
+        Args:
+            samples: All of one host and time; their values do not matter.
+        """
+        self.unread: Counter[str] = Counter()
+        """Series by name without a place in a document, and labels."""
+        self.utilisation = [
+            number for number, sample in enumerate(samples) if sample.name == UTILISATION_NAME
+        ]
+        """Numbers of the series whose unit is not documented."""
+        self._instance, self._hardware = _infos(samples, self.unread)
+        self._cores: dict[tuple[str, int], int] = {}
+        per_device = self._hardware.get("neuroncore_per_device_count")
+        self._places = [self._place(sample, per_device) for sample in samples]
+
+    def _place(self, sample: SeriesSample, per_device: object) -> SeriesPlace | None:
+        """Return the place of a series; None, and counted, without one."""
         name = sample.name
-        value = sample.value
+        labels = sample.labels
         if name in {SYSTEM_INFO, DEVICE_INFO}:
-            continue
-        place = PLACES.get(name.removeprefix("neuron_").removesuffix("_total"))
-        core = _core(sample.labels, per_device)
-        device = number_of(sample.labels, "neuron_device_index")
-        group = None if place is None else place.group
-        if (
-            place is not None
-            and group in {DocumentPart.CORE, DocumentPart.COUNT, DocumentPart.MEMORY}
-            and core is not None
-        ):
-            tag = sample.labels.get("runtime_tag", "")
-            if group is DocumentPart.COUNT:
-                value = growth(totals, (tag, name, str(core)), value)
-            elif name == UTILISATION_NAME and not unit.is_percent:
-                value *= 100.0
-            cores.setdefault((tag, core), {}).setdefault(place.group, {})[place.key] = value
-        elif place is not None and group is DocumentPart.DEVICE and device is not None:
-            devices.setdefault(device, {"neuron_device_index": device})[place.key] = value
-        elif place is not None and group is DocumentPart.VCPU:
-            vcpus[place.key].append(value)
-        elif place is not None and group is DocumentPart.HOST_MEMORY:
-            memory[place.key] = value
-        elif place is not None and group is DocumentPart.EFA:
-            adapter = "/".join(sample.labels.get(key, "") for key in ("efa_device", "efa_port"))
-            efa[place.key] += growth(totals, (adapter, name, ""), value)
-        else:
-            _count(unread, name)
-    for counters in devices.values():
-        if UNREPAIRABLE in counters:
-            counters["mem_ecc_uncorrected"] = counters.pop(UNREPAIRABLE)
-    runtimes = [_runtime(tag, core, groups) for (tag, core), groups in cores.items()]
-    # A core without series is unknown, not idle.
-    runtimes.append({"error": "cores without series are not known", "report": {}})
-    return {
-        "neuron_runtime_data": runtimes,
-        "system_data": {
-            "neuron_hw_counters": {"neuron_devices": list(devices.values())},
-            "vcpu_usage": {
-                "average_usage": {key: statistics.fmean(values) for key, values in vcpus.items()}
+            return None
+        group, key = PLACES.get(name.removeprefix("neuron_").removesuffix("_total"), (None, ""))
+        if group in {DocumentPart.CORE, DocumentPart.COUNT, DocumentPart.MEMORY}:
+            core = _core(labels, per_device)
+            if core is not None:
+                tag = labels.get("runtime_tag", "")
+                row = self._cores.setdefault((tag, core), len(self._cores))
+                if group is DocumentPart.COUNT:
+                    return SeriesPlace(group, key, row, (tag, name, str(core)))
+                return shared_place(group, key, row)
+        elif group is DocumentPart.DEVICE:
+            device = number_of(labels, "neuron_device_index")
+            if device is not None:
+                return shared_place(group, key, device)
+        elif group is DocumentPart.EFA:
+            adapter = "/".join(labels.get(key, "") for key in ("efa_device", "efa_port"))
+            return SeriesPlace(group, key, series=(adapter, name, ""))
+        elif group is not None:
+            return shared_place(group, key)
+        count_name(self.unread, name)
+        return None
+
+    def document(
+        self, values: list[float], totals: Totals, unit: UtilisationUnit
+    ) -> dict[str, Any]:
+        """Return a scrape as a document.
+
+        Args:
+            values: The value of each series.
+            totals: The host's counters, continued.
+            unit: Unit of utilisation.
+        """
+        cores: list[dict[DocumentPart, dict[str, float]]] = [{} for _ in self._cores]
+        devices: dict[int, dict[str, Any]] = {}
+        vcpus: defaultdict[str, list[float]] = defaultdict(list)
+        memory: dict[str, float] = {}
+        efa: defaultdict[str, float] = defaultdict(float)
+        scale = 1.0 if unit.is_percent else 100.0
+        for place, value in zip(self._places, values, strict=True):
+            if place is None:
+                continue
+            part, key, row, series, _ = place
+            if part is DocumentPart.CORE:
+                of_core = cores[row].setdefault(part, {})
+                of_core[key] = value * scale if key == UTILISATION else value
+            elif part is DocumentPart.MEMORY:
+                cores[row].setdefault(part, {})[key] = value
+            elif part is DocumentPart.COUNT and series is not None:
+                cores[row].setdefault(part, {})[key] = growth(totals, series, value)
+            elif part is DocumentPart.DEVICE:
+                devices.setdefault(row, {"neuron_device_index": row})[key] = value
+            elif part is DocumentPart.VCPU:
+                vcpus[key].append(value)
+            elif part is DocumentPart.HOST_MEMORY:
+                memory[key] = value
+            elif series is not None:
+                efa[key] += growth(totals, series, value)
+        for counters in devices.values():
+            if UNREPAIRABLE in counters:
+                counters["mem_ecc_uncorrected"] = counters.pop(UNREPAIRABLE)
+        runtimes = [_runtime(tag, core, cores[row]) for (tag, core), row in self._cores.items()]
+        # A core without series is unknown, not idle.
+        runtimes.append({"error": "cores without series are not known", "report": {}})
+        return {
+            "neuron_runtime_data": runtimes,
+            "system_data": {
+                "neuron_hw_counters": {"neuron_devices": list(devices.values())},
+                "vcpu_usage": {
+                    "average_usage": {
+                        key: statistics.fmean(values) for key, values in vcpus.items()
+                    }
+                },
+                "memory_info": memory,
+                "efa": dict(efa),
             },
-            "memory_info": memory,
-            "efa": dict(efa),
-        },
-        "instance_info": instance,
-        "neuron_hardware_info": hardware,
-    }
+            "instance_info": self._instance,
+            "neuron_hardware_info": self._hardware,
+        }
 
 
-def _count(unread: Counter[str], name: str) -> None:
-    """Count a series or label; names of bounded number."""
-    unread[name if name in unread or len(unread) < 256 else "other names"] += 1
+def count_name(unread: Counter[str], name: str, times: int = 1) -> None:
+    """Count series or labels; names of bounded number."""
+    unread[name if name in unread or len(unread) < 256 else "other names"] += times
 
 
 def _infos(
@@ -273,13 +330,15 @@ def _infos(
             continue
         is_system = sample.name == SYSTEM_INFO
         for label, text in sample.labels.items():
-            if is_system and label in _INSTANCE:
-                instance[_INSTANCE[label]] = text
-            elif not is_system and label in _HARDWARE:
+            if is_system and label in SYSTEM_LABELS:
+                instance[SYSTEM_LABELS[label]] = text
+            elif not is_system and label in DEVICE_LABELS:
                 is_count = label.startswith("logical_")
-                hardware[_HARDWARE[label]] = number_of(sample.labels, label) if is_count else text
+                hardware[DEVICE_LABELS[label]] = (
+                    number_of(sample.labels, label) if is_count else text
+                )
             elif label not in _TARGET:
-                _count(unread, f"{sample.name}{{{label}}}")
+                count_name(unread, f"{sample.name}{{{label}}}")
         if not is_system:
             indexes.add(sample.labels.get("neuron_device_index", ""))
     if indexes:

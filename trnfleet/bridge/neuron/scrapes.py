@@ -7,28 +7,36 @@ a logical one) are missing in the documents.
 
 from __future__ import annotations
 
+import io
 import math
 import re
+import sys
+from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from trnfleet.bridge.neuron.fields import MEMORY_PARTS, UTILISATION
-from trnfleet.bridge.neuron.host_reader import EXPORTER, OBSERVER
+from trnfleet.bridge.neuron.host_reader import EXPORTER
 from trnfleet.bridge.neuron.observer import (
     UTILISATION_NAME,
+    DocumentPart,
+    ObserverLayout,
+    SeriesPlace,
     SeriesSample,
+    Totals,
     UtilisationUnit,
-    document_of,
+    count_name,
     growth,
     is_name,
     number_of,
+    shared_place,
 )
 from trnfleet.clock import NS_PER_MS
 from trnfleet.errors import WireError
 from trnfleet.wire.ndjson import LeftOut, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from trnfleet.wire.ndjson import TextFile
 
@@ -61,7 +69,8 @@ _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAMPLE = re.compile(
     r"(?:\{(?P<labels>.*)\})?(?:[ \t]+(?P<value>\S+)(?:[ \t]+(?P<ts>-?\d{1,18}))?)?[ \t]*"
 )
-_LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"[ \t]*(?:,|$)')
+_LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)="([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*(?:,|$)')
+_LABELS = re.compile(f"(?:{_LABEL.pattern})*")
 _COMMENT = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:][a-zA-Z0-9_:]*(?: |$)")
 _ESCAPE = re.compile(r"\\(.)")
 
@@ -117,14 +126,11 @@ def _value(text: str | None) -> tuple[float, str]:
 
 
 def _labels(name: str, text: str) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    place = 0
-    while place < len(text):
-        match = _LABEL.match(text, place)
-        if match is None:
-            raise WireError(f"{name}: its labels are not those of Prometheus' text format")
-        labels[match[1]] = _ESCAPE.sub(_unescaped, match[2])
-        place = match.end()
+    if _LABELS.fullmatch(text) is None:
+        raise WireError(f"{name}: its labels are not those of Prometheus' text format")
+    labels = dict(_LABEL.findall(text))
+    if "\\" in text:
+        labels = {label: _ESCAPE.sub(_unescaped, value) for label, value in labels.items()}
     return labels
 
 
@@ -159,12 +165,26 @@ class _Open:
         self.ts_ns = ts_ns
         self.line = line
         self.samples: list[SeriesSample] = []
-        self.seen: set[tuple[str, ...]] = set()
-        """Series seen, only without timestamps. A repeated one marks the next scrape."""
+        self.lines = array("l")
+        """Line of each sample."""
+        self.seen: set[int] = set()
+        """Hashes of series seen, only without timestamps. A repeated one marks the next scrape."""
         self.is_damaged = False
         """Whether lines are lost: their values are unknown, and may be of any core."""
         self.is_over = False
         """Whether a series came again without a timestamp, and with it another scrape."""
+
+
+class _Names(NamedTuple):
+    """The names of a scrape's series."""
+
+    host: str
+    line: int
+    """On which it begins, counted from 1."""
+    lines: array[int]
+    """Line of each series."""
+    series: tuple[str, ...]
+    layout: ExporterLayout | ObserverLayout
 
 
 class Scrapes:
@@ -184,11 +204,78 @@ class Scrapes:
         self._open: dict[str, _Open] = {}
         self._is_damaged = False
         """Whether a line was lost before the first scrape."""
-        self._totals: dict[str, dict[tuple[str, str, str], float]] = {}
-        """Counters as they were last, by host, then runtime, metric and kind."""
+        self._totals: dict[str, Totals] = {}
+        """Counters as they were last, by host."""
+        self._names: _Names | None = None
+        """Of the scrape finished last."""
+        self._digest: int | None = None
+        """Hash of the lines of the last text without their values. None if the names alone do not
+        say where its values are."""
 
     def read(self, stream: TextFile) -> Iterator[Scrape]:
         """Yield the scrapes, each host's in order."""
+        yield from self._read(stream, lambda: stream.is_whole)
+
+    def read_text(self, text: bytes) -> list[Scrape]:
+        """Return the scrapes of a whole text, which continues the last one.
+
+        Names are parsed only if they are not the last text's: an exporter's stay the same from
+        scrape to scrape, and are most of the text.
+        """
+        names = []
+        values = [b""]
+        for line in text.split(b"\n"):
+            name, labels_end, value = line.rpartition(b"} ")
+            if not labels_end:
+                name, _, value = line.partition(b" ")
+                name += b"\0"
+            names.append(name)
+            values.append(value)
+        digest = hash(b"\n".join(names))
+        if digest == self._digest and self._names is not None:
+            try:
+                return [self._read_values(self._names, values)]
+            except ValueError:
+                pass
+        self._is_damaged = False
+        left_out = self._left_out.count
+        is_whole = text.endswith(b"\n")
+        scrapes = list(self._read(io.BytesIO(text), lambda: is_whole))
+        is_plain = (
+            [scrape.ts_ns for scrape in scrapes] == [None]
+            and self._left_out.count == left_out
+            and is_whole
+        )
+        self._open = {}
+        self._digest = digest if is_plain else None
+        return scrapes
+
+    def _read_values(self, names: _Names, values: list[bytes]) -> Scrape:
+        """Return a scrape with known names.
+
+        Args:
+            names: The names.
+            values: The end of each line of the text, by its number.
+
+        Raises:
+            ValueError: a line does not end in a number.
+        """
+        numbers = [float(value) for value in map(values.__getitem__, names.lines)]
+        for place, number in enumerate(numbers):
+            if not math.isfinite(number):
+                line = names.lines[place]
+                numbers[place], problem = _value(values[line].decode().strip())
+                self._note(names.series[place], problem, line)
+        for place in names.layout.utilisation:
+            self.unit.note(numbers[place], names.lines[place])
+        return self._scrape(names, None, numbers)
+
+    def _note(self, name: str, problem: str, line: int) -> None:
+        """Count the problem of a value."""
+        if problem and (name, problem) != _NO_LATENCY:
+            self._left_out.doubt(f"line {line}", f"{name} {problem}")
+
+    def _read(self, stream: BinaryIO, is_whole: Callable[[], bool]) -> Iterator[Scrape]:
         for number, line in read_lines(stream, MOST_LINE_BYTES):
             if line is None:
                 self._left_out.add(f"line {number}", f"longer than {MOST_LINE_BYTES} bytes")
@@ -202,8 +289,7 @@ class Scrapes:
                 continue
             if sample is None:
                 continue
-            if sample.problem and (sample.name, sample.problem) != _NO_LATENCY:
-                self._left_out.doubt(f"line {number}", f"{sample.name} {sample.problem}")
+            self._note(sample.name, sample.problem, number)
             if sample.name == UTILISATION_NAME:
                 self.unit.note(sample.value, number)
             try:
@@ -213,7 +299,7 @@ class Scrapes:
                 continue
             if done is not None:
                 yield done
-        if self._open and not stream.is_whole:
+        if self._open and not is_whole():
             self._left_out.doubt(
                 "end", "the text ends within a line: what would follow is not known"
             )
@@ -255,6 +341,7 @@ class Scrapes:
             self._count_again(scrape, sample, number)
         if not scrape.is_over and len(scrape.samples) < MOST_SERIES:
             scrape.samples.append(sample)
+            scrape.lines.append(number)
         return done
 
     def _count_again(self, scrape: _Open, sample: SeriesSample, number: int) -> None:
@@ -262,7 +349,7 @@ class Scrapes:
 
         The first repeated series begins another scrape; that scrape is left out.
         """
-        series = (sample.name, *(text for pair in sorted(sample.labels.items()) for text in pair))
+        series = hash((sample.name, frozenset(sample.labels.items())))
         if series in scrape.seen:
             scrape.seen = set()
             scrape.is_over = True
@@ -271,18 +358,27 @@ class Scrapes:
             scrape.seen.add(series)
 
     def _finished(self, host: str, scrape: _Open) -> Scrape:
-        totals = self._totals.setdefault(host, {})
-        if scrape.samples and is_name(scrape.samples[0].name):
-            self.has_observer = True
-            metrics = OBSERVER
-            document = document_of(scrape.samples, totals, self.unit, self.unread)
-        else:
-            metrics = EXPORTER
-            document = _document(scrape.samples, totals)
+        is_observer = bool(scrape.samples) and is_name(scrape.samples[0].name)
+        layout = (ObserverLayout if is_observer else ExporterLayout)(scrape.samples)
+        series = tuple(sys.intern(sample.name) for sample in scrape.samples)
+        names = self._names = _Names(host, scrape.line, scrape.lines, series, layout)
+        numbers = [sample.value for sample in scrape.samples]
+        finished = self._scrape(names, scrape.ts_ns, numbers)
         if scrape.is_damaged:
             # An unknown process may be on any core not listed by another.
-            document["neuron_runtime_data"].append({"error": "lines are lost", "report": {}})
-        return Scrape(host, scrape.ts_ns, scrape.line, document, metrics)
+            unknown = {"error": "lines are lost", "report": {}}
+            finished.document["neuron_runtime_data"].append(unknown)
+        return finished
+
+    def _scrape(self, names: _Names, ts_ns: int | None, numbers: list[float]) -> Scrape:
+        """Return a scrape with its values."""
+        layout = names.layout
+        self.has_observer = self.has_observer or layout.metrics is not EXPORTER
+        for name, count in layout.unread.items():
+            count_name(self.unread, name, count)
+        totals = self._totals.setdefault(names.host, {})
+        document = layout.document(numbers, totals, self.unit)
+        return Scrape(names.host, ts_ns, names.line, document, layout.metrics)
 
 
 _NO_LATENCY = ("execution_latency_seconds", "is NaN")
@@ -302,81 +398,119 @@ _PLACES = {
 """Keys of `instance_info`, and the exporter's labels."""
 
 
-def _document(
-    samples: list[SeriesSample], totals: dict[tuple[str, str, str], float]
-) -> dict[str, Any]:
-    """Return the samples of a scrape as a document; go on with the host's counters."""
-    runtimes: dict[str, dict[str, Any]] = {}
-    devices: dict[int, dict[str, Any]] = {}
-    usage: dict[str, float] = {}
-    memory: dict[str, float] = {}
-    hardware: dict[str, Any] = {}
-    instance: dict[str, str] = {}
-    for sample in samples:
-        labels = sample.labels
-        value = sample.value
-        instance.update({key: labels[label] for key, label in _PLACES.items() if labels.get(label)})
-        if sample.name == "neuron_hardware_info":
-            hardware.update(
+class ExporterLayout:
+    """The series of a scrape by their names, and the document that their values make."""
+
+    metrics = EXPORTER
+    utilisation = ()
+    unread: Mapping[str, int] = {}
+
+    def __init__(self, samples: list[SeriesSample]) -> None:
+        """Find the place of each series; `samples` are all of one host and time."""
+        self._instance: dict[str, str] = {}
+        self._hardware: dict[str, int] = {}
+        self._tags: dict[str, int] = {}
+        self._places = [self._place(sample.name, sample.labels) for sample in samples]
+
+    def _place(self, name: str, labels: dict[str, str]) -> SeriesPlace | None:
+        """Return the place of a series, and store its labels."""
+        self._instance.update(
+            {key: labels[label] for key, label in _PLACES.items() if labels.get(label)}
+        )
+        if name == "neuron_hardware_info":
+            self._hardware.update(
                 {key: number for key in labels if (number := number_of(labels, key)) is not None}
             )
-        elif sample.name == "hardware_ecc_events_total":
+        elif name == "hardware_ecc_events_total":
             index = number_of(labels, "neuron_device_index")
             if index is not None:
-                device = devices.setdefault(index, {"neuron_device_index": index})
-                device[labels.get("event_type", "")] = value
-        elif sample.name == "system_vcpu_usage_ratio":
-            usage[labels.get("usage_type", "")] = value * 100.0
-        elif sample.name.startswith("system_memory_"):
-            memory[sample.name.removeprefix("system_")] = value
+                return shared_place(DocumentPart.DEVICE, labels.get("event_type", ""), index)
+        elif name == "system_vcpu_usage_ratio":
+            return shared_place(DocumentPart.VCPU, labels.get("usage_type", ""))
+        elif name.startswith("system_memory_"):
+            return shared_place(DocumentPart.HOST_MEMORY, name.removeprefix("system_"))
         elif "runtime_tag" in labels:
-            _put_runtime(runtimes.setdefault(labels["runtime_tag"], {}), sample, totals)
-    return {
-        "neuron_runtime_data": [
-            {"neuron_runtime_tag": tag, "report": runtime} for tag, runtime in runtimes.items()
-        ],
-        "system_data": {
-            "neuron_hw_counters": {"neuron_devices": list(devices.values())},
-            "vcpu_usage": {"average_usage": usage},
-            "memory_info": memory,
-        },
-        "instance_info": instance,
-        "neuron_hardware_info": hardware,
-    }
+            tag = labels["runtime_tag"]
+            return _runtime_place(name, labels, tag, self._tags.setdefault(tag, len(self._tags)))
+        return None
+
+    def document(self, values: list[float], totals: Totals, _: UtilisationUnit) -> dict[str, Any]:
+        """Return a scrape as a document; go on with the host's counters.
+
+        Args:
+            values: The value of each series.
+            totals: The host's counters, continued.
+        """
+        reports: list[dict[str, Any]] = [{} for _ in self._tags]
+        cores: list[dict[str, dict[str, float]]] = [{} for _ in self._tags]
+        memory: list[dict[str, dict[str, float]]] = [{} for _ in self._tags]
+        devices: dict[int, dict[str, Any]] = {}
+        usage: dict[str, float] = {}
+        host_memory: dict[str, float] = {}
+        for place, value in zip(self._places, values, strict=True):
+            if place is None:
+                continue
+            part, key, row, series, core = place
+            if part is DocumentPart.CORE:
+                cores[row][core] = {key: value * 100.0}
+            elif part is DocumentPart.MEMORY:
+                memory[row].setdefault(core, {})[key] = value
+            elif series is not None:
+                stats = reports[row].setdefault("execution_stats", {})
+                counts = stats.setdefault(_COUNTED[part], {})
+                counts[key] = growth(totals, series, value)
+            elif part is DocumentPart.LATENCY:
+                stats = reports[row].setdefault("execution_stats", {})
+                latency = stats.setdefault("latency_stats", {"total_latency": {}})
+                latency["total_latency"][key] = value
+            elif part is DocumentPart.DEVICE:
+                devices.setdefault(row, {"neuron_device_index": row})[key] = value
+            elif part is DocumentPart.VCPU:
+                usage[key] = value * 100.0
+            else:
+                host_memory[key] = value
+        for report, of_cores, of_memory in zip(reports, cores, memory, strict=True):
+            if of_cores:
+                report["neuroncore_counters"] = {"neuroncores_in_use": of_cores}
+            if of_memory:
+                used = {"usage_breakdown": {"neuroncore_memory_usage": of_memory}}
+                report["memory_used"] = {"neuron_runtime_used_bytes": used}
+        return {
+            "neuron_runtime_data": [
+                {"neuron_runtime_tag": tag, "report": report}
+                for tag, report in zip(self._tags, reports, strict=True)
+            ],
+            "system_data": {
+                "neuron_hw_counters": {"neuron_devices": list(devices.values())},
+                "vcpu_usage": {"average_usage": usage},
+                "memory_info": host_memory,
+            },
+            "instance_info": self._instance,
+            "neuron_hardware_info": self._hardware,
+        }
 
 
-def _put_runtime(
-    report: dict[str, Any], sample: SeriesSample, totals: dict[tuple[str, str, str], float]
-) -> None:
-    """Write a runtime's sample where a document has it."""
-    labels = sample.labels
-    value = sample.value
+def _runtime_place(name: str, labels: dict[str, str], tag: str, row: int) -> SeriesPlace | None:
+    """Return the place of a series of a process."""
     core = labels.get("neuroncore", "")
-    if sample.name == "neuroncore_utilization_ratio":
-        group = report.setdefault("neuroncore_counters", {"neuroncores_in_use": {}})
-        group["neuroncores_in_use"][core] = {UTILISATION: value * 100.0}
-    elif sample.name.startswith(MEMORY_PREFIX):
-        group = report.setdefault(
-            "memory_used",
-            {"neuron_runtime_used_bytes": {"usage_breakdown": {"neuroncore_memory_usage": {}}}},
-        )
-        by_core = group["neuron_runtime_used_bytes"]["usage_breakdown"]["neuroncore_memory_usage"]
-        by_core.setdefault(core, {})[sample.name.removeprefix(MEMORY_PREFIX)] = value
-    elif sample.name in _COUNTS:
-        key, label = _COUNTS[sample.name]
+    if name == "neuroncore_utilization_ratio":
+        return shared_place(DocumentPart.CORE, UTILISATION, row, core=core)
+    if name.startswith(MEMORY_PREFIX):
+        key = name.removeprefix(MEMORY_PREFIX)
+        return shared_place(DocumentPart.MEMORY, key, row, core=core)
+    if name in _COUNTS:
+        part, label = _COUNTS[name]
         kind = labels.get(label, "")
-        series = (labels["runtime_tag"], sample.name, kind)
-        counts = report.setdefault("execution_stats", {}).setdefault(key, {})
-        counts[kind] = growth(totals, series, value)
-    elif sample.name == "execution_latency_seconds":
-        stats = report.setdefault("execution_stats", {}).setdefault(
-            "latency_stats", {"total_latency": {}}
-        )
-        stats["total_latency"][labels.get("percentile", "")] = value
+        return SeriesPlace(part, kind, row, (tag, name, kind))
+    if name == "execution_latency_seconds":
+        return shared_place(DocumentPart.LATENCY, labels.get("percentile", ""), row)
+    return None
 
 
 _COUNTS = {
-    "execution_status_total": ("execution_summary", "status_type"),
-    "execution_errors_total": ("error_summary", "error_type"),
+    "execution_status_total": (DocumentPart.COUNT, "status_type"),
+    "execution_errors_total": (DocumentPart.CAUSE, "error_type"),
 }
-"""Counters of executions: key of their kinds in `execution_stats`, and label with the kind."""
+"""Counters of executions: place of their kinds, and label with the kind."""
+_COUNTED = {DocumentPart.COUNT: "execution_summary", DocumentPart.CAUSE: "error_summary"}
+"""Their keys in `execution_stats`."""

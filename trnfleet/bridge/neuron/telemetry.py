@@ -174,6 +174,7 @@ class HostTelemetry:
         encoding: Literal["json", "cbor"] = "cbor",
         root: str = DEFAULT_ROOT,
         publisher: str = "",
+        with_presence: bool = True,
     ) -> None:
         """Bind to a reader that has read its first document.
 
@@ -186,10 +187,12 @@ class HostTelemetry:
             encoding: One frame for all chips, or an object a chip and one for the instance.
             root: First part of the topics.
             publisher: Name of the publisher; by default made from the address.
+            with_presence: Whether the host has a presence of its own.
         """
         self.publisher = publisher or publisher_of(path)
         self.presence_facts = PresenceFacts()
         """What its presence says besides its state."""
+        self._has_presence = with_presence
         self.seq = 0
         """Number of the next tick."""
         self.holders: tuple[Holder, ...] = ()
@@ -295,8 +298,9 @@ class HostTelemetry:
         return message_envelope(topic, message, retain=False)
 
     def announce(self) -> Iterator[Envelope]:
-        """Yield the retained state: presence of the host, and its descriptor."""
-        yield self.presence("online")
+        """Yield the retained state: presence of the host, its descriptor and claims."""
+        if self._has_presence:
+            yield self.presence("online")
         if not self._epoch:
             return
         topic = build_topic(self._fleet, TopicClass.NODE, self.path, self._root)
@@ -315,6 +319,12 @@ class HostTelemetry:
         )
         topic = build_topic(self._fleet, TopicClass.PUBLISHER, self.publisher, self._root)
         return message_envelope(topic, message, retain=True)
+
+    def clear(self) -> Iterator[Envelope]:
+        """Yield the messages that clear descriptor and claims of a host that is gone."""
+        for topic_class in (TopicClass.CLAIM, TopicClass.NODE):
+            topic = build_topic(self._fleet, topic_class, self.path, self._root)
+            yield Envelope(topic, b"", qos=1, retain=True)
 
     def _claim(self) -> Envelope:
         """Return the message of the host's claims."""

@@ -56,6 +56,10 @@ class Core(NamedTuple):
     """In its chip."""
 
 
+CoreFacts = tuple[int, Core, dict[str, Any]]
+"""A logical core as the host numbers it, its place, and a process's counters of it."""
+
+
 class Chips(NamedTuple):
     """Assignment of logical cores and devices, as the host numbers them, to chips."""
 
@@ -218,9 +222,10 @@ def values_of(
             counters.tagged.setdefault(runtime.tag, set()).update(claimed)
     counters.failures = tuple(_failures(runtimes or (), chips))
     if runtimes is not None:
+        cores = list(_cores(runtimes, chips))
         values |= {
-            "nc_util_pct": _utilisation(runtimes, chips, doubts),
-            "tflops": _tflops(runtimes, chips, doubts),
+            "nc_util_pct": _utilisation(runtimes, cores, chips, doubts),
+            "tflops": _tflops(runtimes, cores, chips, doubts),
             "hbm_used_bytes": _memory(runtimes, chips),
             **_executions(runtimes, chips, counters),
         }
@@ -240,13 +245,15 @@ def values_of(
     return values
 
 
-def _utilisation(runtimes: list[Runtime], chips: Chips, doubts: Doubts) -> NDArray[np.float64]:
+def _utilisation(
+    runtimes: list[Runtime], cores: list[CoreFacts], chips: Chips, doubts: Doubts
+) -> NDArray[np.float64]:
     """Return the busy share of time of each physical core, percent."""
     idle = chips.empty(is_known=all(runtime.cores is not None for runtime in runtimes))
     lanes = np.full((chips.kind.chips, BY_NAME["nc_util_pct"].width), math.nan)
     lanes[:, : chips.kind.chip.neuroncores] = idle[:, np.newaxis]
     shares: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
-    for name, (chip, number), facts in _cores(runtimes, chips):
+    for name, (chip, number), facts in cores:
         for half, value in enumerate(_halves(facts, chips.lnc, f"of core {name}", doubts)):
             shares[chip, number * chips.lnc + half].append(or_nan(value))
     for place, values in shares.items():
@@ -273,10 +280,12 @@ def _halves(facts: dict[str, Any], lnc: int, whose: str, doubts: Doubts) -> list
     return halves
 
 
-def _tflops(runtimes: list[Runtime], chips: Chips, doubts: Doubts) -> NDArray[np.float64]:
+def _tflops(
+    runtimes: list[Runtime], cores: list[CoreFacts], chips: Chips, doubts: Doubts
+) -> NDArray[np.float64]:
     result = chips.empty(is_known=all(runtime.cores is not None for runtime in runtimes))
     sums: dict[int, float] = {}
-    for name, (chip, _), facts in _cores(runtimes, chips):
+    for name, (chip, _), facts in cores:
         key = next((key for key in FLOPS if facts.get(key) is not None), FLOPS[0])
         flops = doubts.number(facts.get(key), f"{key} of core {name}")
         sums[chip] = sums.get(chip, 0.0) + or_nan(flops) / 1e12
@@ -398,7 +407,7 @@ def _vcpu(group: dict[str, Any] | None, doubts: Doubts) -> float:
     return min(sum(value for value in busy if value is not None), 100.0)
 
 
-def _cores(runtimes: list[Runtime], chips: Chips) -> Iterator[tuple[int, Core, dict[str, Any]]]:
+def _cores(runtimes: list[Runtime], chips: Chips) -> Iterator[CoreFacts]:
     """Yield the counters of each process's cores; cores with only 0 come once.
 
     Most are: each process lists every core.

@@ -17,7 +17,7 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.monitor.ingest.topics import covering_path
 from trnfleet.wire.frame_head import is_cbor
-from trnfleet.wire.frames import Frame, is_above, to_store_codes
+from trnfleet.wire.frames import Frame, FrameColumnsError, is_above, to_store_codes
 from trnfleet.wire.telemetry import Doubt, Head, Sample, decode_sample, reason_above, split_codes
 
 if TYPE_CHECKING:
@@ -223,7 +223,14 @@ class TelemetryBatch:
         decoder = topic.decoder
         if descriptor is None or decoder is None:
             raise WireError("a frame for a single chip")
-        frame = decoder.decode(payload, self._limits)
+        try:
+            frame = decoder.decode(payload, self._limits)
+        except FrameColumnsError as error:
+            if error.path != topic.path or error.head.boot == descriptor.boot:
+                raise
+            # Another publisher of the host may have other metrics.
+            self._is_newest(topic, error.head, shed)
+            return None
         if frame.path != topic.path:
             raise MisplacedError(_NOT_ITS_OWN)
         counts = self._counts

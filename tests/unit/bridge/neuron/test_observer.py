@@ -269,3 +269,27 @@ def test_errors_of_hardware_are_failures_of_their_chip() -> None:
     for scrape in scrapes.read(TextFile(io.BytesIO(text.encode()))):
         reader.read_parsed(scrape.document)
     assert reader.failures == ((1201, "EXEC_HW_ERR_HBM_UE", 2, 1),)
+
+
+def test_known_names_change_nothing() -> None:
+    """A second page is read as by names parsed again: counters, means, sums and units."""
+    known = Scrapes(LeftOut())
+    parsed = Scrapes(LeftOut())
+    for number, utilization in enumerate(["0.5", "0.75", "63", "0.5"], 1):
+        lines = [f"neuron_core_utilization{{{PLACE}}} {utilization}"]
+        lines += [
+            f'neuron_{name}{{{PLACE},efa_device="rdmap{adapter}"}} {number * 10}'
+            for name in (
+                *("core_infer_completed_total", "core_hw_err_hbm_ue_total", "vcpu_user_percent"),
+                *("device_power_avg", "device_mem_ecc_unrepairable_uncorrected"),
+                *("core_device_mem_tensors", "core_mem_usage_total_device", "core_cc_time_total"),
+                *("efa_retrans_pkts_total", "system_memory_used_bytes"),
+            )
+            for adapter in range(1 + (number > 3))
+        ]
+        page = INFO + "".join(f"{line}\n" for line in lines)
+        told = known.read_text(page.encode())
+        assert told == parsed.read_text(f"{page}# {number}\n".encode())
+        assert len(told) == 1
+    assert known.unread == parsed.unread
+    assert known.unit.text() == parsed.unit.text() == "utilization is percent: 63 on line 18"

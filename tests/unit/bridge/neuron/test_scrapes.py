@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import TYPE_CHECKING
 
@@ -9,15 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.exporter import exporter_page
 from support.paths import FIXTURES
 
-from trnfleet.bridge.neuron.host_reader import HostReader
+from trnfleet.bridge.neuron.host_reader import EXPORTER, HostReader
 from trnfleet.bridge.neuron.scrapes import UNDATED, Scrape, Scrapes, parse_sample
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.errors import WireError
+from trnfleet.errors import ConfigError, WireError
 from trnfleet.wire.ndjson import LeftOut, TextFile
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
 
@@ -254,3 +258,110 @@ def test_labels_are_unescaped() -> None:
 def test_any_bytes_are_read_or_counted(noise: bytes) -> None:
     """Nothing else is raised."""
     list(Scrapes(LeftOut()).read(TextFile(io.BytesIO(ONE.encode()[:2_000] + noise))))
+
+
+class Pages:
+    """Pages of one target, each read with known names and with names parsed again."""
+
+    def __init__(self, metrics: Collection[str] = EXPORTER) -> None:
+        self.left_out = (LeftOut(), LeftOut())
+        self._scrapes = tuple(map(Scrapes, self.left_out))
+        self._readers = tuple(HostReader(metrics=metrics) for _ in self._scrapes)
+        self._number = 0
+
+    def read(self, page: str) -> list[Scrape]:
+        """Return a page's scrapes, which are the same by both ways."""
+        self._number += 1
+        known = self._scrapes[0].read_text(f"# 0\n{page}".encode())
+        # Another comment is other names.
+        parsed = self._scrapes[1].read_text(f"# {self._number}\n{page}".encode())
+        assert repr(known) == repr(parsed)
+        for one, other in zip(known, parsed, strict=True):
+            for reader, scrape in zip(self._readers, (one, other), strict=True):
+                with contextlib.suppress(WireError, ConfigError):
+                    reader.read_parsed(scrape.document)
+            for name, column in self._readers[0].columns.items():
+                assert column.tolist() == self._readers[1].columns[name].tolist()
+        one_left, other_left = self.left_out
+        assert one_left.text("line") == other_left.text("line")
+        return known
+
+
+def test_names_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page with the names of the last one has only its values read."""
+    read = Scrapes(LeftOut())
+    first = read.read_text(exporter_page(0, 1).encode())
+    monkeypatch.setattr("trnfleet.bridge.neuron.scrapes.parse_sample", None)
+
+    (again,) = read.read_text(exporter_page(0, 3).encode())
+
+    def completed(scrape: Scrape) -> list[float]:
+        return [
+            runtime["report"]["execution_stats"]["execution_summary"]["completed"]
+            for runtime in scrape.document["neuron_runtime_data"]
+        ]
+
+    assert completed(first[0]) == [100.0] * 16
+    assert completed(again) == [200.0] * 16
+
+
+PAGES = [
+    *(exporter_page(0, scrape, runtimes=2) for scrape in (1, 2)),
+    # A process ends, another one begins, counters begin again.
+    exporter_page(0, 3, runtimes=1),
+    *(exporter_page(0, scrape, runtimes=3) for scrape in (5, 1, 2)),
+    *(
+        exporter_page(0, 3, runtimes=3).replace(" 0.0125\n", f" {text}\n")
+        for text in ("NaN", "+Inf")
+    ),
+    exporter_page(0, 4, runtimes=3).replace("} 0.0\n", "} half\n", 1),
+    exporter_page(0, 4, runtimes=3).replace("} 0.0\n", "}\n", 1),
+    exporter_page(0, 4, runtimes=3).replace("} 0.0\n", "}0.0\n", 1),
+    exporter_page(0, 4, runtimes=3).replace("} 0.0\n", "} 0.0 1767571200000\n", 1),
+    exporter_page(0, 4, runtimes=3)[:-30_000],
+    exporter_page(0, 5, runtimes=3).replace("\n", "\r\n"),
+    exporter_page(0, 6, runtimes=3) * 2,
+    *(exporter_page(0, scrape, runtimes=3) for scrape in (7, 8)),
+    "<html></html>\n",
+    "",
+    ONE,
+    ONE.replace(" 500.0", " 900.0"),
+    SEVERAL,
+]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_known_names_change_nothing(order: int) -> None:
+    """Documents, columns and problems are those of names parsed again."""
+    pages = Pages()
+    for page in PAGES[::order]:
+        pages.read(page)
+        pages.read(page)
+    assert not pages.left_out[0].is_sound
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 45),
+            st.sampled_from(
+                ["", "# x", "0", "drop", "again", "NaN", "5e300", "-1", " 1", "}", "5 7"]
+            ),
+        ),
+        max_size=12,
+    )
+)
+def test_any_sequence_of_pages_is_read_the_same(edits: list[tuple[int, str]]) -> None:
+    """Whatever a line becomes from one page to the next."""
+    pages = Pages()
+    lines = ONE.splitlines()
+    for place, text in edits:
+        number = place % len(lines)
+        if text == "drop":
+            del lines[number]
+        elif text == "again":
+            lines = ONE.splitlines()
+        else:
+            lines[number] = f"{lines[number].rpartition(' ')[0]} {text}"
+        pages.read("".join(f"{line}\n" for line in lines))

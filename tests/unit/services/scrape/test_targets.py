@@ -1,0 +1,83 @@
+"""Targets by command line, list and file_sd."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trnfleet.errors import ConfigError
+from trnfleet.services.scrape.targets import join_targets, parse_target, parse_targets
+
+ADDRESS = "uc1/standalone/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("trn2-0001", "http://trn2-0001:8000/metrics"),
+        ("10.0.0.3:7001", "http://10.0.0.3:7001/metrics"),
+        ("[fd00::3]:7001", "http://[fd00::3]:7001/metrics"),
+        ("http://trn2-0001/metrics", "http://trn2-0001:80/metrics"),
+        ("https://trn2-0001/federate?match[]=x", "https://trn2-0001:443/federate?match[]=x"),
+    ],
+)
+def test_a_target_is_a_host_or_a_url(text: str, url: str) -> None:
+    assert parse_target(text).url == url
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not HOST"),
+        ("a b", "not HOST"),
+        ("ftp://x", "not HOST"),
+        ("x:99999", "not HOST"),
+        ("x:0", "not HOST"),
+        ("\u00fcber", "not ASCII"),
+        ("x/\n", "not HOST"),
+        ("http://me:secret@x", "use --target-token-file"),
+    ],
+)
+def test_what_is_no_target_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as refused:
+        parse_target(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_list_and_file_sd_have_addresses() -> None:
+    listed = parse_targets(f"# all\n\ntrn2-0001  # the first\n10.0.0.3:7001 address={ADDRESS}\n")
+    groups = [
+        {"targets": ["trn2-0001:8000"], "labels": {"job": "neuron"}},
+        {"targets": ["10.0.0.3:7001"], "labels": {"address": ADDRESS}},
+    ]
+    assert parse_targets(json.dumps(groups)) == listed
+    assert [target.address for target in listed] == [None, ADDRESS]
+    labels = {"__scheme__": "https", "__metrics_path__": "/m"}
+    (target,) = parse_targets(json.dumps([{"targets": ["a:1"], "labels": labels}]))
+    assert target.url == "https://a:1/m"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a\nb c=d\n", "line 2: 'c=d' is not address=PATH"),
+        ("a\n\nftp://x\n", "line 3: target 'ftp://x'"),
+        ("a address=uc1/x\n", "line 1: address 'uc1/x' has 2 segments"),
+        ("[", "not JSON"),
+        ('[{"targets": ["a"]}, 5]', "group 2: not an object"),
+        ('{"targets": "a"}', "group 1: not an object"),
+        ('[{"targets": ["a", "b"], "labels": {"address": "x"}}]', "a group of one target"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason.replace("[", r"\[")):
+        parse_targets(text)
+
+
+def test_a_target_named_twice_is_one() -> None:
+    a = parse_target("a")
+    b = parse_target("b", ADDRESS)
+    assert list(join_targets([a, b, a]).values()) == [a, b]
+    with pytest.raises(ConfigError, match=f"have the same address {ADDRESS}"):
+        join_targets([b, parse_target("c", ADDRESS)])

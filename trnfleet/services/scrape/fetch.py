@@ -1,0 +1,160 @@
+"""A page of metrics by HTTP, within limits of time and bytes.
+
+One connection a page, without redirects. Compressed pages may have as many bytes as others once
+they are unpacked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import zlib
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import TrnfleetError
+
+if TYPE_CHECKING:
+    from trnfleet.services.scrape.targets import Target
+
+MOST_BYTES = 16 * 2**20
+"""Longest page: 128 processes listing 128 cores each need 6 MB by neuron-monitor-prometheus."""
+
+
+class FetchError(TrnfleetError):
+    """A page could not be read; the message says why, without the target."""
+
+
+async def fetch(
+    target: Target, limit_s: float, tls: ssl.SSLContext | None = None, token: str = ""
+) -> bytes:
+    """Return the page of a target.
+
+    Args:
+        target: The exporter.
+        limit_s: Longest time in all.
+        tls: Authorities to verify a target of `https://` with.
+        token: Bearer token; empty without one.
+
+    Raises:
+        FetchError: there is no answer, or it is no page.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            reader, writer = await asyncio.open_connection(
+                target.host, target.port, ssl=tls if target.is_tls else None
+            )
+            try:
+                writer.write(_request(target, token))
+                return await _read_answer(reader)
+            finally:
+                # A farewell of TLS would be waited for.
+                writer.transport.abort()
+    except TimeoutError:
+        raise FetchError(f"no answer within {limit_s:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise FetchError(f"its certificate is not valid: {error.verify_message}") from None
+    except ssl.SSLError as error:
+        raise FetchError(f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}") from None
+    except asyncio.IncompleteReadError as error:
+        raise FetchError(
+            "the answer ends early" if error.partial else "the connection ended without an answer"
+        ) from None
+    except asyncio.LimitOverrunError:
+        raise FetchError("the answer is not HTTP") from None
+    except OSError as error:
+        # asyncio puts other words in place of the system's; a name's errors are negative.
+        code = error.errno or 0
+        reason = os.strerror(code) if code > 0 else error.strerror or str(error)
+        raise FetchError(reason.lower()) from None
+
+
+def _request(target: Target, token: str) -> bytes:
+    lines = [
+        f"GET {target.path} HTTP/1.1",
+        f"Host: {target.netloc}",
+        "User-Agent: trnfleet",
+        "Accept: text/plain;version=0.0.4",
+        "Accept-Encoding: gzip",
+        "Connection: close",
+        *([f"Authorization: Bearer {token}"] if token else ()),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> bytes:
+    """Return the page of an answer.
+
+    Raises:
+        FetchError: it is none, or has another status than 200.
+        IncompleteReadError: it ends before its end.
+    """
+    status, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+    words = status.split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+        raise FetchError("the answer is not HTTP")
+    if words[1] != b"200":
+        raise FetchError(f"HTTP {words[1].decode()}")
+    headers = {
+        name.strip().lower(): value.strip().lower()
+        for name, _, value in (line.partition(b":") for line in lines)
+    }
+    if headers.get(b"transfer-encoding", b"identity") != b"identity":
+        body = await _read_chunks(reader)
+    elif b"content-length" in headers:
+        body = await reader.readexactly(_length(headers[b"content-length"], 10))
+    else:
+        body = await reader.read(MOST_BYTES + 1)
+        while not reader.at_eof():
+            body += await reader.read(MOST_BYTES + 1)
+            _length(b"%d" % len(body), 10)
+    coding = headers.get(b"content-encoding", b"identity")
+    if coding in {b"gzip", b"x-gzip"}:
+        return _unpacked(body)
+    if coding != b"identity":
+        raise FetchError(f"the answer has an unknown coding, {coding[:20]!r}")
+    return body
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    """Return a body in chunks; trailers are not read."""
+    body = bytearray()
+    while size := _length((await reader.readuntil(b"\r\n")).split(b";")[0].strip(), 16):
+        _length(b"%d" % (len(body) + size), 10)
+        body += await reader.readexactly(size)
+        await reader.readexactly(2)
+    return bytes(body)
+
+
+def _length(digits: bytes, base: int) -> int:
+    """Return a number of bytes.
+
+    Raises:
+        FetchError: it is none, or above `MOST_BYTES`.
+    """
+    if not digits.isalnum() or len(digits) > 16:
+        raise FetchError("the answer has no valid length")
+    try:
+        size = int(digits, base)
+    except ValueError:
+        raise FetchError("the answer has no valid length") from None
+    if size > MOST_BYTES:
+        raise FetchError(f"the answer is longer than {MOST_BYTES:,} bytes")
+    return size
+
+
+def _unpacked(body: bytes) -> bytes:
+    """Return a gzip body's text.
+
+    Raises:
+        FetchError: it is damaged, cut off or too long.
+    """
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        text = unpacker.decompress(body, MOST_BYTES + 1)
+    except zlib.error:
+        raise FetchError("the answer's gzip data are damaged") from None
+    _length(b"%d" % len(text), 10)
+    if not unpacker.eof or unpacker.unused_data:
+        raise FetchError("the answer's gzip data are cut off or damaged")
+    return text

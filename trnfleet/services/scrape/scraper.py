@@ -1,0 +1,516 @@
+"""The scraper: pages of many exporters as messages of their hosts.
+
+One publisher describes all of its hosts. Its presence is the scraper's. A host that does not answer
+becomes stale, and an event says why; one that answers without chips stays live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import hashlib
+import math
+import re
+import secrets
+import socket
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from trnfleet import logs
+from trnfleet.bridge.neuron.host_reader import HostReader
+from trnfleet.bridge.neuron.observer import UtilisationUnit
+from trnfleet.bridge.neuron.scrapes import Scrapes
+from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
+from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
+from trnfleet.domain.quantities import counted
+from trnfleet.domain.severity import Severity
+from trnfleet.errors import ConfigError, TrnfleetError, WireError
+from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
+from trnfleet.services.read_back import StateCheck
+from trnfleet.services.scrape.fetch import FetchError, fetch
+from trnfleet.services.scrape.targets import Target, join_targets, read_targets
+from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
+from trnfleet.systemd import ServiceManager, Work, link_works
+from trnfleet.tasks import Ending, background, run_until
+from trnfleet.text import plain
+from trnfleet.transport.security import TlsSettings, read_secret
+from trnfleet.wire.limits import DEFAULT_LIMITS
+from trnfleet.wire.messages import EventMessage, PublisherMessage, message_envelope
+from trnfleet.wire.ndjson import LeftOut
+from trnfleet.wire.topics import FLEET_PATH, TopicClass, build_topic
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from trnfleet.wire.ports import Envelope, Publisher
+
+log = logs.get_logger(__name__)
+
+AT_ONCE = 64
+"""Pages requested at a time."""
+RETRIES = 16
+"""Of these, from hosts that were silent before: many of them must not delay the others."""
+LONGEST_LIMIT_S = 10.0
+"""Longest time for a page, as in Prometheus; a shorter interval allows four fifths of it."""
+LOOK_S = 1.0
+"""Time between two looks at the file of targets."""
+
+
+class HostState(enum.Enum):
+    """Outcome of a host's last scrape."""
+
+    LIVE = "live"
+    NO_CHIPS = "without chips"
+    UNUSABLE = "unusable"
+    """It answers, and its page is no host's of the fleet."""
+    SILENT = "silent"
+
+
+_SEVERITIES = {
+    HostState.LIVE: Severity.INFO,
+    HostState.NO_CHIPS: Severity.WARNING,
+    HostState.UNUSABLE: Severity.WARNING,
+    HostState.SILENT: Severity.WARNING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeRequest:
+    """The hosts to scrape, and how to publish them."""
+
+    fleet: str
+    root: str
+    targets: tuple[Target, ...]
+    interval_s: float
+    file: Path | None = None
+    """File with further targets, read again when it changes."""
+    client_id: str | None = None
+    """Id of the publisher; by default named after this machine, the same at each start."""
+    utilization: str | None = None
+    """Unit of Neuron Observer's utilization, `ratio` or `percent`."""
+    ca: str | None = None
+    """File with the authorities of targets with TLS; by default the system's."""
+    token_file: str | None = None
+    """File with a bearer token for targets with TLS, read for every scrape."""
+    once: bool = False
+    """Whether to end after a scrape of each host."""
+
+
+class ScrapedHost:
+    """A target and what is known of its host."""
+
+    def __init__(self, target: Target, unit: UtilisationUnit) -> None:
+        self.target = target
+        self.state: HostState | None = None
+        self.reason = ""
+        self.left_out = LeftOut()
+        self.scrapes = Scrapes(self.left_out, unit)
+        self.reader: HostReader | None = None
+        self.telemetry: HostTelemetry | None = None
+        self.path = ""
+        """Address; empty before the first page."""
+
+    def forget(self) -> None:
+        """Forget the host, because another one has its address."""
+        self.reader = self.telemetry = None
+        self.path = ""
+
+
+class Scraper:
+    """A scraper of hosts, its presence, and its events."""
+
+    def __init__(self, request: ScrapeRequest, clock: Clock) -> None:
+        """Read the targets.
+
+        Raises:
+            ConfigError: there are none, or a file cannot be used.
+        """
+        self.client_id = request.client_id or f"scrape-{machine_name()}"[:64]
+        self.pages = 0
+        """Pages read, and failures."""
+        self.failures = 0
+        self._request = request
+        self._clock = clock
+        self._boot = secrets.token_hex(8)
+        self._unit = UtilisationUnit(request.utilization)
+        self._limit_s = min(LONGEST_LIMIT_S, 0.8 * request.interval_s)
+        self._encoding: Literal["json", "cbor"] = "cbor"
+        self._stamp: tuple[int, ...] | None = None
+        self._hosts: dict[str, ScrapedHost] = {}
+        """By URL of their target."""
+        self._paths: dict[str, ScrapedHost] = {}
+        """By address."""
+        self._turns = asyncio.Semaphore(AT_ONCE - RETRIES)
+        self._retries = asyncio.Semaphore(RETRIES)
+        self._events = 0
+        self._looks = 0
+        self._tls = None
+        targets = self._read_targets()
+        if not targets:
+            raise ConfigError("no targets: name hosts, or give --targets FILE")
+        if any(target.is_tls for target in targets.values()) or request.ca:
+            self._tls = make_context(request.ca)
+        self._token()
+        self._hosts = {url: ScrapedHost(target, self._unit) for url, target in targets.items()}
+
+    async def publish(self, session: BrokerSession, report: Callable[[str], None]) -> None:
+        """Publish to a broker until a signal, or once.
+
+        Args:
+            session: The broker.
+            report: Receives lines for people.
+
+        Raises:
+            BrokerError: the broker cannot be reached, or refused messages: at once where it refused
+                all, else at the end.
+            NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was
+                sent.
+            TrnfleetError: no host was live in the only round.
+        """
+        ending = Ending()
+        manager = ServiceManager(session.clock)
+        publisher = session.publisher(self.client_id, will=self._presence("offline"))
+        publisher.on_connect(self.announce)
+        check = StateCheck(session, publisher, report)
+        with ending.on_signals():
+            async with background(
+                publisher=publisher.run(),
+                refused=fail_if_all_refused(publisher.status, session.clock),
+                check=check.run(),
+            ):
+                await publisher.wait_connected(CONNECT_LIMIT_S)
+                report(f"{self._plan()} to {session.url} as {self.client_id}")
+                works = [
+                    Work("targets", lambda: self._looks),
+                    *link_works("connection", publisher.status.parts or (publisher.status,)),
+                ]
+                async with background(service_manager=manager.run(works, self.summary)):
+                    await run_until(ending, self.run(publisher))
+                await check.finish(ending)
+        report(self.summary())
+        raise_if_refused(publisher.status)
+        check.raise_if_lost()
+        self._raise_if_none_is_live()
+
+    async def write(self, output: BinaryIO, report: Callable[[str], None]) -> None:
+        """Write NDJSON until a signal, or once.
+
+        Raises:
+            BrokenPipeError: the reader has closed the pipe.
+            TrnfleetError: no host was live in the only round.
+        """
+        self._encoding = "json"
+        ending = Ending()
+        report(self._plan())
+        with ending.on_signals():
+            await run_until(ending, self.run(LinePublisher(output, self._request.root)))
+        report(self.summary())
+        self._raise_if_none_is_live()
+
+    async def run(self, publisher: Publisher) -> None:
+        """Scrape and publish until cancelled, or once; publish a goodbye at the end."""
+        try:
+            if self._request.once:
+                await self.scrape_all(publisher)
+                return
+            async with background() as spawn:
+                tasks = {
+                    url: spawn(url, self._scrape_on(host, publisher))
+                    for url, host in self._hosts.items()
+                }
+                while True:
+                    await self._clock.sleep(LOOK_S)
+                    self._looks += 1
+                    targets = self._changed_targets()
+                    # One with another address than before leaves and joins.
+                    for url in [
+                        url for url, host in self._hosts.items() if targets.get(url) != host.target
+                    ]:
+                        tasks[url].cancel()
+                        await asyncio.wait([tasks.pop(url)])
+                        await publisher.publish(list(self._leave(self._hosts.pop(url))))
+                    for url in targets.keys() - self._hosts.keys():
+                        host = self._hosts[url] = ScrapedHost(targets[url], self._unit)
+                        tasks[url] = spawn(url, self._scrape_on(host, publisher))
+        finally:
+            await publisher.publish([self._presence("offline")])
+
+    async def scrape_all(self, publisher: Publisher) -> None:
+        """Scrape each host once, at once."""
+        async with background() as spawn:
+            await asyncio.wait(
+                [spawn(url, self._scrape(host, publisher)) for url, host in self._hosts.items()]
+            )
+
+    def announce(self) -> Iterator[Envelope]:
+        """Yield all state: presence of the scraper, and its hosts' descriptors and claims."""
+        yield self._presence("online")
+        # Hosts join while the messages are sent.
+        for host in list(self._paths.values()):
+            if host.telemetry is not None:
+                yield from host.telemetry.announce()
+
+    def summary(self) -> str:
+        """Return hosts by state and pages so far, in one line."""
+        states = Counter(host.state for host in self._hosts.values())
+        parts = [f"{states[state]:,} {state.value}" for state in HostState if states[state]]
+        parts += [f"{states[None]:,} not scraped yet"] if states[None] else []
+        silent = next(
+            (
+                f" ({plain(host.target.url)}: {plain(host.reason)})"
+                for state in (HostState.SILENT, HostState.UNUSABLE, HostState.NO_CHIPS)
+                for host in self._hosts.values()
+                if host.state is state
+            ),
+            "",
+        )
+        lines = sum(host.left_out.count + host.left_out.doubts for host in self._hosts.values())
+        damaged = f", {counted(lines, 'unusable line')}" if lines else ""
+        return (
+            f"{counted(len(self._hosts), 'host')}: {', '.join(parts)}{silent};"
+            f" {counted(self.pages, 'scrape')}, {self.failures:,} failed{damaged}"
+        )
+
+    def _plan(self) -> str:
+        hosts = counted(len(self._hosts), "host")
+        every = "once" if self._request.once else f"every {self._request.interval_s:g} s"
+        return f"scraping {hosts} {every}"
+
+    def _raise_if_none_is_live(self) -> None:
+        if self._request.once and not any(
+            host.state is HostState.LIVE for host in self._hosts.values()
+        ):
+            raise TrnfleetError("no host could be read")
+
+    async def _scrape_on(self, host: ScrapedHost, publisher: Publisher) -> None:
+        """Scrape a host at its own moment of each interval."""
+        clock = self._clock
+        interval_s = self._request.interval_s
+        digest = hashlib.sha256(host.target.url.encode()).digest()
+        offset_s = int.from_bytes(digest[:8], "big") / 2**64 * interval_s
+        due_s = clock.monotonic_s() + (offset_s - clock.wall_ns() / NS_PER_S) % interval_s
+        while True:
+            await clock.sleep(due_s - clock.monotonic_s())
+            await self._scrape(host, publisher)
+            late_s = max(0.0, clock.monotonic_s() - due_s)
+            due_s += interval_s * math.ceil(max(late_s / interval_s, 1e-9))
+
+    async def _scrape(self, host: ScrapedHost, publisher: Publisher) -> None:
+        """Scrape a host and publish the outcome."""
+        async with self._retries if host.state is HostState.SILENT else self._turns:
+            self.pages += 1
+            try:
+                token = self._token() if host.target.is_tls else ""
+                page = await fetch(host.target, self._limit_s, self._tls, token)
+            except (FetchError, ConfigError) as error:
+                self.failures += 1
+                batch = self._note(host, HostState.SILENT, str(error))
+            else:
+                batch = self._read(host, page)
+            await publisher.publish(batch)
+
+    def _read(self, host: ScrapedHost, page: bytes) -> list[Envelope]:
+        """Return the messages of a page."""
+        batch: list[Envelope] = []
+        now_ns = self._clock.wall_ns()
+        doubts = host.left_out.doubts + host.left_out.count
+        try:
+            has_chips = self._read_page(host, page, now_ns, batch)
+        except (WireError, ConfigError) as error:
+            self.failures += 1
+            return batch + self._note(host, HostState.UNUSABLE, str(error))
+        finally:
+            if not doubts and not host.left_out.is_sound:
+                log.warning(
+                    "scrape_has_unusable_lines",
+                    target=host.target.url,
+                    first=host.left_out.first or host.left_out.first_doubt,
+                )
+        state = HostState.LIVE if has_chips else HostState.NO_CHIPS
+        return batch + self._note(
+            host, state, "" if has_chips else "the host sees no Neuron device"
+        )
+
+    def _read_page(
+        self, host: ScrapedHost, page: bytes, now_ns: int, batch: list[Envelope]
+    ) -> bool:
+        """Add a page's messages to a batch; return whether its host sees chips.
+
+        Raises:
+            WireError: it is no page of one host.
+            ConfigError: its instance type is not known.
+        """
+        scrapes = host.scrapes.read_text(page)
+        if not scrapes:
+            raise WireError(
+                "the page has no metrics of neuron-monitor-prometheus or Neuron Observer"
+            )
+        if len({scrape.host for scrape in scrapes}) > 1:
+            raise WireError("the page has several hosts: scrape each of them itself")
+        for scrape in scrapes:
+            has_chips = sees_chips(scrape.document)
+            reader = host.reader or HostReader(metrics=scrape.metrics)
+            try:
+                reader.read_parsed(scrape.document)
+            except WireError:
+                if host.reader is None and not has_chips:
+                    return False
+                if host.reader is None:
+                    raise
+                # Another instance has its address now.
+                batch += self._leave(host)
+                host.forget()
+                reader = HostReader(metrics=scrape.metrics)
+                reader.read_parsed(scrape.document)
+            if host.reader is None:
+                self._join(host, reader, now_ns)
+            if reader.doubts.count:
+                host.left_out.doubt("page", reader.doubts.first, reader.doubts.count)
+        telemetry = host.telemetry
+        if telemetry is not None:
+            # The counters of a host's first page are those since its exporter began.
+            batch += telemetry.envelopes(now_ns, with_events=telemetry.seq > 0)
+        return has_chips
+
+    def _join(self, host: ScrapedHost, reader: HostReader, now_ns: int) -> None:
+        """Give a host its address.
+
+        Raises:
+            WireError: another target has it.
+        """
+        name = re.sub(r"[^A-Za-z0-9_-]", "-", host.target.host)
+        path = host.target.address or default_path(reader, name)
+        other = self._paths.setdefault(path, host)
+        if other is not host:
+            raise WireError(f"{other.target.url} is the same host, {path}")
+        host.path = path
+        host.reader = reader
+        host.telemetry = HostTelemetry(
+            reader,
+            self._request.fleet,
+            path,
+            boot=boot_of(path, now_ns),
+            period_s=self._request.interval_s,
+            encoding=self._encoding,
+            root=self._request.root,
+            publisher=self.client_id,
+            with_presence=False,
+        )
+
+    def _leave(self, host: ScrapedHost) -> Iterator[Envelope]:
+        """Yield the messages that take a host out of the fleet."""
+        if host.telemetry is not None:
+            del self._paths[host.path]
+            yield from host.telemetry.clear()
+
+    def _note(self, host: ScrapedHost, state: HostState, reason: str) -> list[Envelope]:
+        """Store a host's state, and return the event where it has changed."""
+        host.reason = reason
+        before = host.state
+        host.state = state
+        if state is before or (before is None and state is HostState.LIVE):
+            return []
+        name = f"scrape_{state.name.lower()}"
+        write = log.info if state is HostState.LIVE else log.warning
+        write(name, target=host.target.url, host=host.path or None, reason=reason or None)
+        self._events += 1
+        text = f"{host.target.url}: {reason or 'answers again'}"
+        message = EventMessage(
+            id=f"{self._boot}-{self._events}",
+            ts=format_rfc3339(self._clock.wall_ns()),
+            path=host.path,
+            source="scrape",
+            name=name,
+            severity=_SEVERITIES[state],
+            text=plain(text, DEFAULT_LIMITS.text_chars),
+        )
+        path = host.path or FLEET_PATH
+        topic = build_topic(self._request.fleet, TopicClass.EVENT, path, self._request.root)
+        return [message_envelope(topic, message, retain=False)]
+
+    def _presence(self, state: Literal["online", "offline"]) -> Envelope:
+        message = PublisherMessage(client=self.client_id, state=state, boot=self._boot)
+        topic = build_topic(
+            self._request.fleet, TopicClass.PUBLISHER, self.client_id, self._request.root
+        )
+        return message_envelope(topic, message, retain=True)
+
+    def _read_targets(self) -> dict[str, Target]:
+        """Return the present targets by URL.
+
+        Raises:
+            ConfigError: the file cannot be used.
+        """
+        file = self._request.file
+        more: list[Target] = []
+        if file is not None:
+            self._stamp = _stamp(file)
+            more = read_targets(file)
+        return join_targets((*self._request.targets, *more))
+
+    def _changed_targets(self) -> dict[str, Target]:
+        """Return the targets by URL, read again if their file has changed."""
+        present = {url: host.target for url, host in self._hosts.items()}
+        file = self._request.file
+        if file is None or _stamp(file) == self._stamp:
+            return present
+        try:
+            targets = self._read_targets()
+            if any(target.is_tls for target in targets.values()) and self._tls is None:
+                self._tls = make_context(self._request.ca)
+        except ConfigError as error:
+            log.warning("targets_not_read", error=str(error), keeps="the present targets")
+            return present
+        joined = len(targets.keys() - present.keys())
+        left = len(present.keys() - targets.keys())
+        log.info("targets_changed", joined=joined, left=left, targets=len(targets))
+        return targets
+
+    def _token(self) -> str:
+        """Return the bearer token; empty without one.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        file = self._request.token_file
+        return "" if file is None else read_secret("--target-token-file", file)
+
+
+def machine_name() -> str:
+    """Return this machine's name as a segment of topics."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname().partition(".")[0])[:48] or "host"
+
+
+def sees_chips(document: dict[str, Any]) -> bool:
+    """Return whether a host sees devices, as its document says or shows."""
+    count = document["neuron_hardware_info"].get("neuron_device_count")
+    if count is not None:
+        return bool(count)
+    counters = document["system_data"]["neuron_hw_counters"]
+    return bool(counters["neuron_devices"]) or any(
+        block["report"] for block in document["neuron_runtime_data"]
+    )
+
+
+def _stamp(file: Path) -> tuple[int, ...] | None:
+    """Return what changes with a file; None without it."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def make_context(ca: str | None) -> ssl.SSLContext:
+    """Return a context that verifies targets.
+
+    Raises:
+        ConfigError: the authorities cannot be read.
+    """
+    try:
+        return TlsSettings(ca=ca).context()
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("--ca", "--target-ca", 1)) from None
