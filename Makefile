@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check long brokers chaos soak churn truth traces blame truth-screen lint package bench fixtures pictures docs lock clean
+.PHONY: help run test check long brokers chaos soak churn hosts truth traces blame truth-screen lint package bench fixtures pictures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -76,6 +76,10 @@ soak: $(VENV)/dev $(VENV)/project ## watch the memory of the demo and of a quick
 churn: $(VENV)/dev $(VENV)/project ## watch what five programs keep of names that come and go for MINUTES=60
 	@.ci/mosquitto
 	@$(LAB).soak.churn $(MINUTES:%=--minutes %) $(ARGS)
+
+hosts: $(VENV)/dev $(VENV)/project ## show N=50 fake hosts with agents, scraped ones and the demo in one fleet; ARGS="--scraped 20"
+	@.ci/mosquitto
+	@$(LAB).hosts $(N:%=--hosts %) $(ARGS)
 
 truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures
 	@$(LAB).truth $(ARGS)

@@ -239,6 +239,9 @@ class HostReader:
                 else:
                     counted |= ~is_open
                     is_open &= ~counted
+            elif name == "hbm_used_bytes":
+                # Without a process a chip has the driver's memory, which documents leave out.
+                is_open |= told == 0
             values[name] = np.where(is_open, sysfs.column(name, chips), told)
 
     def _chips(self, hardware: dict[str, Any], kind: InstanceType) -> Chips:

@@ -260,6 +260,7 @@ class _Files:
         self.doubts = doubts
         self.has_lost = False
         """Whether a node has gone."""
+        self.count = 0
         self._flags = os.O_RDONLY | os.O_CLOEXEC | (0 if waits else os.O_NONBLOCK)
 
     def first(self, paths: Iterator[Path]) -> str:
@@ -268,6 +269,7 @@ class _Files:
 
     def text(self, path: Path) -> str | None:
         """Return a file's text without blanks around it; None if it cannot be read."""
+        self.count += 1
         try:
             # A pipe in a copy would stop a reader that does not wait.
             descriptor = os.open(path, self._flags)
@@ -340,6 +342,12 @@ class DeviceNodes:
         """Files of each counter of its cores."""
         self._core_values: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
+        self._files: _Files | None = None
+
+    @property
+    def reads(self) -> int:
+        """Files that the last reading has come to; one that hangs stays at a file."""
+        return 0 if self._files is None else self._files.count
 
     @property
     def names(self) -> set[str]:
@@ -353,7 +361,7 @@ class DeviceNodes:
             with_cores: Whether to read the files of its cores, too: there are hundreds. Otherwise
                 their values are those of the last reading.
         """
-        files = _Files(Doubts(), waits=self._waits)
+        files = self._files = _Files(Doubts(), waits=self._waits)
         if not self.names:
             with_cores = True
             self._look(files)

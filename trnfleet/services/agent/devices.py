@@ -69,8 +69,14 @@ class LimitedCalls:
         self._polls = polls
         self._stuck: dict[Hashable, asyncio.Future[None]] = {}
 
-    async def call(self, calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
+    async def call(
+        self, calls: Mapping[Any, Callable[[], Any]], progress: Callable[[], int] = lambda: 0
+    ) -> dict[Any, Any]:
         """Return the results of calls that answered.
+
+        Args:
+            calls: The calls by key.
+            progress: Returns a number that changes while a call gets on.
 
         Raises:
             OSError: a call failed.
@@ -82,9 +88,9 @@ class LimitedCalls:
             future = asyncio.ensure_future(in_thread(run.work))
             quiet = 0
             while not future.done() and quiet < self._polls:
-                before = run.current
+                before = (run.current, progress())
                 await asyncio.wait({future}, timeout=POLL_S)
-                quiet = quiet + 1 if run.current is before else 0
+                quiet = quiet + 1 if (run.current, progress()) == before else 0
             if future.done():
                 future.result()
             else:
@@ -133,7 +139,8 @@ class Devices:
             {
                 device: functools.partial(device.read, with_cores=number in due)
                 for number, device in devices.items()
-            }
+            },
+            lambda: sum(device.reads for device in devices.values()),
         )
         readings: dict[int, DeviceReading] = {
             number: results[device] for number, device in devices.items() if device in results

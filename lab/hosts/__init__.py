@@ -1,0 +1,1 @@
+"""Fake Trainium hosts, fed by a simulator: `make hosts`."""

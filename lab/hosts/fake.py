@@ -1,0 +1,226 @@
+"""A host's interfaces with the values of a simulated instance.
+
+A tree of the driver's sysfs, EFA counters, documents of neuron-monitor and pages of
+neuron-monitor-prometheus. What a host cannot tell is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from support.sysfs import DEVICES, KINDS, STATUSES
+
+from trnfleet.bridge.neuron.documents import DocumentWriter, Host, InstanceTick
+from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_ECC = tuple(
+    f"{memory}_ecc_{kind}" for memory in ("mem", "sram") for kind in ("corrected", "uncorrected")
+)
+_MONITOR = """\
+#!/bin/sh
+# neuron-monitor: the documents from now on.
+echo $$ > {pid}
+exec tail -n 1 -F {documents} 2> /dev/null
+"""
+_LIST = """\
+#!/bin/sh
+[ "$1" = -j ] || exit 2
+exec cat {devices}
+"""
+
+
+class FakeHost:
+    """A host below a folder."""
+
+    def __init__(self, folder: Path, host: Host) -> None:
+        """Write its programs.
+
+        Args:
+            folder: Folder for `root`, which is the host's `/`, and `bin`.
+            host: The simulated instance.
+        """
+        self.host = host
+        self.root = folder / "root"
+        self.programs = folder / "bin"
+        self.pid_file = folder / "neuron-monitor.pid"
+        self.documents = folder / "documents"
+        self._writer = DocumentWriter(host)
+        self._written: dict[Path, str] = {}
+        self._files: dict[str, Path] = {}
+        self._sent = np.zeros(2)
+        self.page = b""
+        """Its page of neuron-monitor-prometheus."""
+        self._totals: dict[str, float] = {}
+        self.programs.mkdir(parents=True)
+        (self.root / "dev").mkdir(parents=True)
+        (self.root / "dev/kmsg").touch()
+        self.documents.touch()
+        devices = [
+            {
+                "neuron_device": number,
+                "bdf": f"00:{number:02x}.0",
+                "connected_to": [],
+                "nc_count": host.kind.chip.neuroncores // host.lnc,
+                "logical_neuroncore_config": host.lnc,
+                "memory_size": round(host.kind.chip.hbm_bytes.value),
+                "neuron_processes": [],
+            }
+            for number in range(host.kind.chips)
+        ]
+        (folder / "devices.json").write_text(json.dumps(devices))
+        self._install("neuron-monitor", _MONITOR, pid=self.pid_file, documents=self.documents)
+        self._install("neuron-ls", _LIST, devices=folder / "devices.json")
+        self._write("sys/module/neuron/version", "2.30.2.0")
+        self._write("sys/devices/virtual/dmi/id/board_asset_tag", host.ec2_id or "")
+        self._write("sys/devices/virtual/dmi/id/product_name", host.kind.name)
+        self._write("sys/devices/virtual/dmi/id/sys_vendor", "Amazon EC2")
+
+    def _install(self, name: str, text: str, **paths: Path) -> None:
+        path = self.programs / name
+        path.write_text(text.format(**{key: shlex.quote(str(each)) for key, each in paths.items()}))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def _write(self, name: str, content: object) -> None:
+        """Write a file of the tree, unless it has this content."""
+        path = self._files.setdefault(name, self.root / name)
+        text = f"{content}\n"
+        if self._written.get(path) != text:
+            if path not in self._written:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            self._written[path] = text
+
+    def take(self, tick: InstanceTick) -> None:
+        """Take the values of a tick."""
+        values = {name: BY_NAME[name].decode(codes) for name, codes in tick.columns.items()}
+        for chip in range(self.host.kind.chips):
+            self._device(chip, values, tick.columns)
+        sent = np.array([values[f"efa_{way}_bytes_per_s"][0] for way in ("tx", "rx")])
+        self._sent += np.nan_to_num(sent) * tick.period_s
+        efa = "sys/class/infiniband/rdmap0s6/ports/1/hw_counters"
+        for name, total in zip(("tx_bytes", "rx_bytes"), self._sent.tolist(), strict=True):
+            self._write(f"{efa}/{name}", int(total))
+        self._write(f"{efa}/retrans_pkts", int(np.nan_to_num(values["efa_retransmits"][0])))
+        document = self._writer.write(tick.columns, tick.period_s)
+        self.page = self._exposition(json.loads(document))
+        if self.documents.stat().st_size > 2**24:
+            self.documents.write_bytes(b"")
+        with self.documents.open("ab") as file:
+            file.write(document)
+
+    def _device(
+        self,
+        chip: int,
+        values: Mapping[str, NDArray[np.float64]],
+        codes: Mapping[str, NDArray[Any]],
+    ) -> None:
+        folder = f"{DEVICES}/neuron{chip}"
+        hardware = f"{folder}/stats/hardware"
+        bits = int(codes["health"][chip])
+        unhealthy = [name for bit, name in enumerate(HEALTH_BITS) if bits >> bit & 1]
+        self._write(f"{hardware}/health_status/unhealthy_components", ",".join(unhealthy))
+        self._write(f"{hardware}/health_status/healthcheck_heartbeat", 17)
+        for name in _ECC:
+            self._write(f"{hardware}/{name}", int(np.nan_to_num(values[name][chip])))
+        self._write(f"{hardware}/mem_ecc_repairable_uncorrected", 0)
+        mean = values["power_util_pct"][chip]
+        known = f"POWER_STATUS_VALID,{int(time.time())},{mean:.2f},{mean:.2f},{mean:.2f}"
+        power = known if np.isfinite(mean) else "POWER_STATUS_NO_DATA,0,0.00,0.00,0.00"
+        self._write(f"{folder}/stats/power/utilization", power)
+        cores = self.host.kind.chip.neuroncores // self.host.lnc
+        completed, failed, used = (
+            int(np.nan_to_num(values[name][chip]))
+            for name in ("exec_completed", "exec_errors", "hbm_used_bytes")
+        )
+        for core in range(cores):
+            below = f"{folder}/neuron_core{core}/stats"
+            for status in STATUSES:
+                total = {"success": completed, "timeout": failed}.get(status, 0)
+                self._write(f"{below}/status/{status}/total", _share(total, core, cores))
+            for kind in KINDS:
+                total = used if kind == KINDS[0] else 0
+                path = f"{below}/memory_usage/device_mem/{kind}/total"
+                self._write(path, _share(total, core, cores))
+
+    def _exposition(self, document: dict[str, Any]) -> bytes:
+        """Return a document as neuron-monitor-prometheus prints it."""
+        info = document["instance_info"]
+        identity = {
+            "availability_zone": info["instance_availability_zone"],
+            "instance_id": info["instance_id"],
+            "instance_name": info["instance_name"],
+            "instance_type": info["instance_type"],
+            "region": info["instance_region"],
+            "subnet_id": info["subnet_id"],
+        }
+        lines = []
+        for name, own, number in self._series(document):
+            texts = (f"{key}={json.dumps(str(each))}" for key, each in (own | identity).items())
+            labels = ",".join(texts)
+            lines.append(f"{name}{{{labels}}} {number!r}\n")
+        return "".join(lines).encode()
+
+    def _count(self, key: str, more: float) -> float:
+        """Return a counter since the exporter's begin."""
+        total = self._totals[key] = self._totals.get(key, 0.0) + more
+        return total
+
+    def _series(self, document: dict[str, Any]) -> Iterator[tuple[str, dict[str, object], float]]:
+        for runtime in document["neuron_runtime_data"]:
+            tag = {"runtime_tag": runtime["neuron_runtime_tag"]}
+            report = runtime["report"]
+            in_use = report["neuroncore_counters"]["neuroncores_in_use"]
+            for core, counters in in_use.items():
+                yield (
+                    "neuroncore_utilization_ratio",
+                    {"neuroncore": core, **tag},
+                    counters["neuroncore_utilization"] / 100,
+                )
+            used = report["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]
+            for core, parts in used["neuroncore_memory_usage"].items():
+                for part, count in parts.items():
+                    labels = {"memory_location": "None", "neuroncore": core, **tag}
+                    yield f"neuroncore_memory_usage_{part}", labels, float(count)
+            stats = report["execution_stats"]
+            for kind, count in stats["execution_summary"].items():
+                key = f"{tag}{kind}"
+                yield (
+                    "execution_status_total",
+                    {"status_type": kind, **tag},
+                    self._count(key, count),
+                )
+            latency = stats["latency_stats"]["total_latency"] or {}
+            for percentile, seconds in latency.items():
+                yield "execution_latency_seconds", {"percentile": percentile, **tag}, seconds
+        system = document["system_data"]
+        for device in system["neuron_hw_counters"]["neuron_devices"] or ():
+            number = device["neuron_device_index"]
+            for kind in _ECC:
+                labels = {"event_type": kind, "neuron_device_index": number}
+                count = self._count(f"{number}{kind}", device.get(kind, 0))
+                yield "hardware_ecc_events_total", labels, count
+        memory = system["memory_info"]
+        for name in ("memory_total_bytes", "memory_used_bytes"):
+            yield f"system_{name}", {}, float(memory[name])
+        for kind, percent in system["vcpu_usage"]["average_usage"].items():
+            yield "system_vcpu_usage_ratio", {"usage_type": kind}, percent / 100
+        yield "instance_info", {}, 1.0
+        hardware = document["neuron_hardware_info"]
+        counts = ("neuron_device_count", "neuroncore_per_device_count")
+        yield "neuron_hardware_info", {key: hardware[key] for key in counts}, 1.0
+
+
+def _share(total: int, core: int, cores: int) -> int:
+    """Return a core's part of a chip's total; the parts add up to it."""
+    return total // cores + (core < total % cores)
