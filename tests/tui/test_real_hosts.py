@@ -8,7 +8,8 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.bridge.neuron.host_reader import NEURON_MONITOR
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.wire.messages import ColumnSpec
+from trnfleet.wire.messages import ColumnSpec, JobMessage, message_envelope
+from trnfleet.wire.topics import TopicClass, build_topic
 
 SIZES = [(80, 24), (120, 40), (240, 70)]
 
@@ -107,3 +108,31 @@ async def test_p_leads_to_the_sources_of_values(view: str) -> None:
             assert "[4 Chip]" in text
             assert "Sources" in text
             assert "neuron-monitor neuroncore_utilization" in text
+
+
+async def test_a_reported_job_shows_its_loss_and_that_it_is_lost() -> None:
+    """The reporter's figures are in its lines; its last will has none."""
+    feed = hosts()
+    place = feed.layout.instances[0]
+    app = fleet_app(feed)
+    async with running(app, size=(160, 40)) as pilot:
+        ts = "2026-01-05T00:00:00Z"
+        job = JobMessage(
+            job="linear",
+            kind="training",
+            state="running",
+            ts=ts,
+            on=(place,),
+            tokens_per_s=2_500.0,
+            loss=0.125,
+        )
+        lost = JobMessage(job="linear", kind="training", state="lost", ts=ts, on=(place,))
+        topic = build_topic(feed.fleet, TopicClass.JOB, "linear")
+        for message, said in (
+            (job, ("2.50k tok/s", "loss 0.125")),
+            (lost, ("? linear", "└ job lost")),
+        ):
+            feed.monitor.apply([message_envelope(topic, message, retain=True)])
+            await pilot.telemetry(feed)
+            text = pilot.text()
+            assert all(word in text for word in said), text
