@@ -87,8 +87,7 @@ class QueuedPublisher:
             if sent.unsent > sent.refused:
                 later.append(envelope)
             elif envelope.qos:
-                # The broker answers in order: it has what was sent before.
-                self._unproven.clear()
+                self._note_answer()
             else:
                 self._unproven.append((self._clock.monotonic_s(), envelope))
             result = PublishResult(
@@ -137,6 +136,11 @@ class QueuedPublisher:
         if rows and result.unsent == result.refused:
             await in_thread(partial(self._outbox.done, rows))
 
+    def _note_answer(self) -> None:
+        """Note an acknowledgement: the broker has all that was sent before on its connection."""
+        if self.status.connects == self._connects:
+            self._unproven.clear()
+
     def _forget_proven(self) -> None:
         until_s = self._clock.monotonic_s() - UNPROVEN_S
         while self._unproven and self._unproven[0][0] < until_s:
@@ -148,7 +152,7 @@ class QueuedPublisher:
             return
         result = await self._publisher.publish([self._late(row) for row in rows])
         if not result.unsent:
-            self._unproven.clear()
+            self._note_answer()
             await in_thread(partial(self._outbox.done, rows))
             return
         # One by one, for what is refused each time must not hold up the others.

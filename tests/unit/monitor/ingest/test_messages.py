@@ -37,7 +37,13 @@ from trnfleet.wire.messages import (
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.rollups import RollupDescriptor, RollupRow
 from trnfleet.wire.structs import Message
-from trnfleet.wire.topics import RETAINED, SUBSCRIPTIONS, TopicClass, build_topic
+from trnfleet.wire.topics import (
+    HISTORY_SUBSCRIPTIONS,
+    RETAINED,
+    SUBSCRIPTIONS,
+    TopicClass,
+    build_topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -496,6 +502,26 @@ def test_a_monitor_subscribes_to_what_it_handles() -> None:
     others = {TopicClass.COMMAND, TopicClass.REPLY, TopicClass.BACKLOG}
     assert sorted(subscribed) == sorted(set(TopicClass) - others)
     assert subscribed[-1] is TopicClass.TELEMETRY
+    assert (*SUBSCRIPTIONS, (TopicClass.BACKLOG, 1)) == HISTORY_SUBSCRIPTIONS
+
+
+def test_backlog_changes_nothing_that_is_live() -> None:
+    """As in a recording that is replayed: no value, no lag, no late or lost message."""
+    feed = Feed([(PATH, "trn2u.48xlarge")], period_s=1.0)
+    feed.describe()
+    old = [
+        each._replace(topic=each.topic.replace("/telemetry/", "/backlog/"))
+        for each in feed.telemetry()
+    ]
+    feed.set("power_w", 300.0)
+    feed.monitor.apply(feed.telemetry())
+    monitor = feed.monitor
+    power_w = monitor.store.columns["power_w"].copy()
+    counts = monitor.counts.copy()
+    monitor.apply(old)
+    assert (monitor.store.columns["power_w"] == power_w).all()
+    assert monitor.counts.others == counts.others + len(old)
+    assert (monitor.counts.late, monitor.counts.lost) == (counts.late, counts.lost)
 
 
 def test_a_rejected_job_leaves_what_stood_there() -> None:

@@ -136,6 +136,15 @@ async def test_a_reader_of_a_replayed_thinned_past_counts_what_was_lost_alone() 
     assert (counts.accepted, counts.lost, counts.passed_over) == (10, 2, 0)
 
 
+@pytest.mark.parametrize("kind", ["command", "reply", "backlog"])
+def test_messages_of_another_time_are_not_replayed(kind: str) -> None:
+    """Requests, their replies, and telemetry that came late."""
+    rebranding = Rebranding("trnfleet", nonce="n")
+    for name, replayed in ((kind, False), ("telemetry", True)):
+        topic = f"trnfleet/v1/demo/{name}/uc1/standalone/trn2-0001"
+        assert rebranding.takes(topic, rebranding.topic_of(topic)) is replayed
+
+
 BOOT = "00112233aabbccdd"
 
 
