@@ -34,11 +34,14 @@ async def fail_if_all_refused(status: LinkStatus, clock: Clock) -> None:
         BrokerError: the broker has acknowledged nothing, and refused messages or let the time for
             an answer pass.
     """
-    while status.acknowledged or (status.refused < ALL_REFUSED and not status.unacknowledged):
+    while not status.acknowledged:
+        if status.refused >= ALL_REFUSED:
+            raise BrokerError(f"{status.broker}: nothing is published: {status.last_refusal}")
+        if status.unacknowledged:
+            raise BrokerError(f"{status.broker}: nothing is published: {UNACKNOWLEDGED}")
         await clock.sleep(POLL_S)
-    if status.refused < ALL_REFUSED:
-        raise BrokerError(f"{status.broker}: nothing is published: {UNACKNOWLEDGED}")
-    raise BrokerError(f"{status.broker}: nothing is published: {status.last_refusal}")
+    # Something was accepted, and that stays so.
+    await asyncio.get_running_loop().create_future()
 
 
 def raise_if_refused(status: LinkStatus) -> None:

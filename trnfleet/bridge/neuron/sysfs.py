@@ -261,6 +261,7 @@ class _Files:
         self.has_lost = False
         """Whether a node has gone."""
         self.count = 0
+        self._waits = waits
         self._flags = os.O_RDONLY | os.O_CLOEXEC | (0 if waits else os.O_NONBLOCK)
 
     def first(self, paths: Iterator[Path]) -> str:
@@ -271,10 +272,10 @@ class _Files:
         """Return a file's text without blanks around it; None if it cannot be read."""
         self.count += 1
         try:
-            # A pipe in a copy would stop a reader that does not wait.
             descriptor = os.open(path, self._flags)
             try:
-                is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+                # A pipe in a copy would stop a reader that does not wait.
+                is_file = self._waits or stat.S_ISREG(os.fstat(descriptor).st_mode)
                 data = os.read(descriptor, MOST_BYTES + 1) if is_file else b""
             finally:
                 os.close(descriptor)
