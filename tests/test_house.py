@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 63_353,
-    "statements of tests and lab": 61_945,
-    "numeric constants": 840,
+    "statements of trnfleet": 65_753,
+    "statements of tests and lab": 64_240,
+    "numeric constants": 873,
     "tuple assignments": 193,
-    "modules that one sibling imports": 40,
+    "modules that one sibling imports": 44,
     "class names twice": 34,
     "vague names": 96,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.domain.quantities import counted
@@ -84,10 +85,11 @@ async def publish(
     clock = session.clock
     ending = Ending()
     manager = ServiceManager(clock)
-    with ending.on_signals(), temporary_folder(_FOLDER) as folder:
+    with ending.on_signals(), temporary_folder(_FOLDER) as folder, contextlib.ExitStack() as stack:
         host = await AgentHost.find(request, clock, folder)
         publisher = session.publisher(host.publisher, will=host.presence("offline"))
         outbox = await in_thread(lambda: Outbox(request.queue, root=request.root))
+        stack.callback(outbox.close)
         queued = QueuedPublisher(publisher, outbox, clock)
         queued.on_connect(host.announce)
         check = StateCheck(session, publisher, report)
