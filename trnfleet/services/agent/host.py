@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trnfleet import logs
+from trnfleet import __version__, logs
 from trnfleet.bridge.host.efa import EfaCounters
 from trnfleet.bridge.host.identity import HostIdentity, read_dmi
 from trnfleet.bridge.host.job_mapping import FOLDER, read_job_mapping
@@ -40,6 +40,7 @@ from trnfleet.bridge.neuron.telemetry import (
     default_path,
 )
 from trnfleet.domain.address import STANDALONE, to_segment
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import CloudError, ConfigError, WireError
 from trnfleet.services.agent.devices import LIMIT_S, Devices, LimitedCalls
@@ -144,6 +145,8 @@ class AgentHost:
         self._problems: dict[str, str] = {}
         """Reason of each source that does not work."""
         self._worked: set[str] = set()
+        self._lost = 0
+        """Documents and kernel messages that were not read in time."""
         self._repeat_s = clock.monotonic_s() + REPEAT_S
         self._due_s = clock.monotonic_s()
         self.ticks = 0
@@ -268,8 +271,14 @@ class AgentHost:
             async with asyncio.timeout(max(0.0, self._due_s - self._clock.monotonic_s())):
                 await self._has_documents.wait()
 
-    async def wait_documents(self, count: int) -> None:
-        """Wait for a number of documents, or until none can be expected."""
+    async def wait_documents(self, *, once: bool) -> None:
+        """Wait for the first document, or until none can be expected.
+
+        Args:
+            once: Whether there is only one tick. Then it is the second document of a child, because
+                its first has no utilisation.
+        """
+        count = 2 if once and self._request.file is None else 1
         self._due_s = self._clock.monotonic_s() + ANSWER_S
         while (
             self._documents.count < count
@@ -295,6 +304,7 @@ class AgentHost:
         self._due_s = begun_s + periods * self._telemetry.period_s
         self._note(self._documents.name, self._documents.problem)
         self._events += self._kernel_events()
+        self._note_lost()
         self.ticks += 1
         if not self.is_known:
             return [*self._state_changes()]
@@ -312,10 +322,12 @@ class AgentHost:
     def _state_changes(self) -> Iterator[Envelope]:
         """Yield changed presence, or all state when its repetition is due."""
         now_s = self._clock.monotonic_s()
+        driver = self._reader.versions.get("driver")
         facts = PresenceFacts(
-            problems=tuple(
-                f"{name}: {reason}"[:200] for name, reason in sorted(self._problems.items())
-            )[:16]
+            {"trnfleet": __version__} | ({"driver": driver} if driver else {}),
+            tuple(f"{name}: {reason}"[:200] for name, reason in sorted(self._problems.items()))[
+                :16
+            ],
         )
         is_changed = facts != self._telemetry.presence_facts
         self._telemetry.presence_facts = facts
@@ -380,6 +392,16 @@ class AgentHost:
         self._note("jobs", doubts.first)
         self._pods = results.get("pods", self._pods)
         return (*results.get("jobs", ()), *self._pods)
+
+    def _note_lost(self) -> None:
+        """Tell how many documents and kernel messages came too fast to be read."""
+        lost = self._documents.dropped
+        lost += self._kernel.dropped if self._kernel is not None else 0
+        lost += self._ring.lost if self._ring is not None else 0
+        if lost > self._lost:
+            words = f"{counted(lost - self._lost, 'message')} of the host not read in time"
+            self._events.append(HostEvent("messages_lost", words, Severity.WARNING, "agent"))
+            self._lost = lost
 
     def _kernel_events(self) -> list[HostEvent]:
         if self._kernel is not None:

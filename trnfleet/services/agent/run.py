@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _FOLDER = "trnfleet-agent-"
 """Prefix of the folder with neuron-monitor's configuration."""
-_LOOKS = 2
-"""Documents to wait for with `once`: the first has no utilisation."""
 
 
 class Agent:
@@ -48,7 +46,7 @@ class Agent:
         """
         host = self._host
         try:
-            await host.wait_documents(_LOOKS if once else 1)
+            await host.wait_documents(once=once)
             while True:
                 await self.send(await host.tick())
                 if once:

@@ -10,6 +10,8 @@ import contextlib
 import functools
 import io
 import os
+import select
+import signal
 import stat
 import subprocess
 import sys
@@ -171,14 +173,14 @@ class ChildSource(ItemSource[Item]):
                 quiet_s = self._clock.monotonic_s() - self._last_s
                 if not end.done() and self._quiet_s and quiet_s >= self._quiet_s:
                     was_quiet = True
-                    process.kill()
+                    _end(process, signal.SIGKILL)
         finally:
             self.pid = 0
             if not end.done():
-                process.terminate()
+                _end(process, signal.SIGTERM)
                 await asyncio.wait({end}, timeout=END_S / 2)
                 if not end.done():
-                    process.kill()
+                    _end(process, signal.SIGKILL)
             await asyncio.wait({end, reading, last_words}, timeout=POLL_S)
         words = last_line(last_words.result()) if last_words.done() else ""
         if was_quiet:
@@ -270,10 +272,33 @@ class _GrowingFile(io.RawIOBase):
             self._file = file
 
 
+class _Stdin(io.RawIOBase):
+    """Stdin, which a reader can leave: a thread that waits in it would delay the process's end."""
+
+    def __init__(self, is_over: threading.Event) -> None:
+        self._is_over = is_over
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Wait for the next bytes."""
+        while not select.select([0], [], [], POLL_S)[0]:
+            if self._is_over.is_set():
+                return 0
+        return os.readv(0, [buffer])
+
+
 def _open(path: str, is_over: threading.Event) -> IO[bytes]:
-    if path == "-":
-        return os.fdopen(os.dup(0), "rb")
-    return io.BufferedReader(_GrowingFile(Path(path), is_over))
+    file = _Stdin(is_over) if path == "-" else _GrowingFile(Path(path), is_over)
+    return io.BufferedReader(file)
+
+
+def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a child and its own children, which would keep its pipes open."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _last_bytes(stream: IO[bytes]) -> bytes:

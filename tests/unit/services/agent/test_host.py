@@ -145,6 +145,22 @@ async def test_bad_documents_are_named_and_the_next_is_read(fake: FakeHost, tmp_
     assert [event["name"] for event in payloads(made, "event")] == ["source_works"]
 
 
+async def test_lost_kernel_messages_are_told(fake: FakeHost, tmp_path: Path) -> None:
+    """A gap in the ring's numbers is an event with their number."""
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge")
+    async with background(host=host.run()):
+        await eventually(lambda: host._ring)
+        fake.kmsg.write_text("6,4,1,-;one\n6,7,2,-;two\n")
+        made = await host.tick()
+    (event,) = payloads(made, "event")
+    assert (event["name"], event["text"]) == (
+        "messages_lost",
+        "2 messages of the host not read in time",
+    )
+    (presence,) = payloads(made, "publisher")[-1:]
+    assert presence["versions"]["driver"] == "2.30.2.0"
+
+
 def test_an_agent_imports_no_heavy_package() -> None:
     """It has 52 MB of memory without them."""
     text = (
