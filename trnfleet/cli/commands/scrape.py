@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="File with a bearer token for https:// targets, readable only by you; read every time.",
 )
-@click.option(
+@setting(
     "--utilization",
     type=click.Choice(["ratio", "percent"]),
     help="Unit of Neuron Observer's utilization; by default percent after a value above 1.5.",
