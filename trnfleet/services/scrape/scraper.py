@@ -26,6 +26,7 @@ from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError, TrnfleetError, WireError
+from trnfleet.garbage import spare_collector
 from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.scrape.fetch import FetchError, fetch
@@ -170,6 +171,8 @@ class Scraper:
                 sent.
             TrnfleetError: no host was live in the only round.
         """
+        # Each page makes thousands of objects without cycles.
+        spare_collector()
         ending = Ending()
         manager = ServiceManager(session.clock)
         publisher = session.publisher(self.client_id, will=self._presence("offline"))
