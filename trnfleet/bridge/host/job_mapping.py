@@ -44,9 +44,11 @@ def read_job_mapping(folder: Path, chips: Mapping[int, int], doubts: Doubts) -> 
         return ()
     for file in files:
         device = _DEVICE.fullmatch(file.name)
-        if device is None or not file.is_file():
+        if device is None:
             continue
         try:
+            if not file.is_file():
+                continue
             with file.open("rb") as stream:
                 text = stream.read(MOST_BYTES).decode(errors="replace")
             written_ns = file.stat().st_mtime_ns

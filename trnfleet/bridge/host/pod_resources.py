@@ -54,7 +54,7 @@ def pod_holders(containers: Iterable[Container]) -> tuple[Holder, ...]:
 def read_pod_resources(
     path: Path, chips: Chips, doubts: Doubts, *, limit_s: float
 ) -> tuple[Container, ...]:
-    """Return the containers of a host with Neuron cores or devices.
+    """Return the containers of a host with Neuron cores or devices; none without a kubelet.
 
     Args:
         path: The kubelet's socket.
@@ -68,6 +68,8 @@ def read_pod_resources(
     """
     try:
         answer = _call(path, METHOD, limit_s)
+    except FileNotFoundError:
+        return ()
     except TimeoutError as error:
         raise ConfigError(f"{path}: the kubelet did not answer within {limit_s:g} s") from error
     except OSError as error:

@@ -50,12 +50,12 @@ from trnfleet.wire.messages import REPEAT_S
 from trnfleet.wire.ndjson import read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Iterator
 
     from trnfleet.bridge.host.identity import MetadataService
     from trnfleet.bridge.neuron.devices import DeviceList
     from trnfleet.bridge.neuron.telemetry import Holder
-    from trnfleet.bridge.neuron.values import FailedExecutions
+    from trnfleet.bridge.neuron.values import Chips, FailedExecutions
     from trnfleet.clock import Clock
     from trnfleet.wire.ports import Envelope
 
@@ -374,24 +374,29 @@ class AgentHost:
         doubts = Doubts()
         request = self._request
         folder = request.job_mapping or request.host_root / FOLDER.relative_to("/")
-        kubelet = request.host_root / SOCKET.relative_to("/")
+        results = await self._calls.call(
+            {"jobs": lambda: read_job_mapping(folder, chips.devices, doubts)}
+        )
+        self._note("jobs", doubts.first if results else f"{folder}: no answer")
         now_s = self._clock.monotonic_s()
-        calls: dict[Hashable, Callable[[], Any]] = {
-            "jobs": lambda: read_job_mapping(folder, chips.devices, doubts)
-        }
-        if now_s - self._pods_s >= POD_EVERY_S and await in_thread(kubelet.exists):
+        if now_s - self._pods_s >= POD_EVERY_S:
             self._pods_s = now_s
-            calls["pods"] = lambda: pod_holders(
-                read_pod_resources(kubelet, chips, doubts, limit_s=LIMIT_S)
-            )
-        try:
-            results = await self._calls.call(calls)
-        except (ConfigError, WireError) as error:
-            self._note("jobs", str(error))
-            return ()
-        self._note("jobs", doubts.first)
-        self._pods = results.get("pods", self._pods)
+            self._pods = await self._read_pods(chips)
         return (*results.get("jobs", ()), *self._pods)
+
+    async def _read_pods(self, chips: Chips) -> tuple[Holder, ...]:
+        """Return the pods with chips; none while the kubelet does not name them."""
+        doubts = Doubts()
+        kubelet = self._request.host_root / SOCKET.relative_to("/")
+        try:
+            results = await self._calls.call(
+                {"pods": lambda: read_pod_resources(kubelet, chips, doubts, limit_s=LIMIT_S)}
+            )
+        except (ConfigError, WireError) as error:
+            self._note("pods", str(error))
+            return ()
+        self._note("pods", doubts.first if results else f"{kubelet}: no answer")
+        return pod_holders(results.get("pods", ()))
 
     def _note_lost(self) -> None:
         """Tell how many documents and kernel messages came too fast to be read."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnfleet.bridge.host.job_mapping import read_job_mapping
@@ -10,7 +12,7 @@ from trnfleet.bridge.neuron.fields import Doubts
 from trnfleet.bridge.neuron.telemetry import Holder
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
 
 CHIPS = {device: device for device in range(16)}
 
@@ -59,3 +61,18 @@ def test_an_unknown_device_is_named_and_the_rest_counts(tmp_path: Path) -> None:
         1,
         f"{tmp_path / '16'}: this host has no device 16",
     )
+
+
+def test_a_directory_whose_files_are_forbidden_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that can be listed and not entered."""
+
+    def forbidden(*_: object) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (tmp_path / "0").write_text("812")
+    monkeypatch.setattr(Path, "is_file", forbidden)
+    doubts = Doubts()
+    assert read_job_mapping(tmp_path, CHIPS, doubts) == ()
+    assert doubts.first.startswith(f"{tmp_path / '0'}: Permission denied; the agent must")

@@ -100,13 +100,12 @@ def test_a_kubelet_that_does_not_answer_ends_at_the_limit(tmp_path: Path) -> Non
 
 
 def test_a_socket_that_cannot_be_reached_says_what_to_do(tmp_path: Path) -> None:
-    """It may be missing, or of another program."""
+    """It may be of another program. Without one there is no kubelet, and no pod."""
     path = tmp_path / "kubelet.sock"
     needs = (
         rf"kubelet\.sock: .*; reading it needs root, and in a pod a hostPath volume with {tmp_path}"
     )
-    with pytest.raises(ConfigError, match=needs):
-        read_pod_resources(path, chips(), Doubts(), limit_s=1.0)
+    assert read_pod_resources(path, chips(), Doubts(), limit_s=1.0) == ()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         with pytest.raises(ConfigError, match=needs):

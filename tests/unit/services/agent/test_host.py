@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.fake_host import EC2_ID, SERVER, FakeHost, metadata_service
+from support.kubelet import Answer, pod
+from support.kubelet import kubelet as serve
 from support.neuron import trn2
 from support.processes.waiting import eventually
 
 from trnfleet.bridge.host.identity import MetadataService
 from trnfleet.bridge.neuron.stream import Document
 from trnfleet.clock import SystemClock
-from trnfleet.services.agent.host import AgentHost, HostRequest
-from trnfleet.tasks import background
+from trnfleet.services.agent.host import POD_EVERY_S, AgentHost, HostRequest
+from trnfleet.tasks import background, in_thread
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trnfleet.wire.ports import Envelope
 
 
@@ -143,6 +144,42 @@ async def test_bad_documents_are_named_and_the_next_is_read(fake: FakeHost, tmp_
     document(host, trn2())
     made = await host.tick()
     assert [event["name"] for event in payloads(made, "event")] == ["source_works"]
+
+
+async def test_a_kubelet_that_cannot_be_read_stops_nothing_else(
+    fake: FakeHost, tmp_path: Path
+) -> None:
+    """A scheduler's jobs stay, and the problem is no event at each question."""
+    kubelet = fake.root / "var/lib/kubelet/pod-resources/kubelet.sock"
+    kubelet.parent.mkdir(parents=True)
+    kubelet.write_text("not a socket")
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "0").write_text("812")
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge", job_mapping=jobs)
+    for _ in range(3):
+        made = await host.tick()
+        assert [holder.name for holder in host._telemetry.holders] == ["812"]
+        assert payloads(made, "event") == []
+        assert any(name.startswith(f"{kubelet}: ") for name in host._problems.values())
+
+
+async def test_pods_are_forgotten_without_the_kubelet(
+    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fake.root)
+    # Relative, because a socket's path has 107 bytes at most.
+    fake.root = Path()
+    kubelet = Path("var/lib/kubelet/pod-resources/kubelet.sock")
+    kubelet.parent.mkdir(parents=True)
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge")
+    with serve(kubelet, Answer(pod("llama-0", {"aws.amazon.com/neuron": [3]}))):
+        await host.tick()
+        assert [holder.name for holder in host._telemetry.holders] == ["ml/llama-0"]
+    await in_thread(kubelet.unlink)
+    host._pods_s -= POD_EVERY_S
+    await host.tick()
+    assert host._telemetry.holders == ()
 
 
 async def test_lost_kernel_messages_are_told(fake: FakeHost, tmp_path: Path) -> None:
