@@ -93,11 +93,13 @@ class Outbox:
         """Messages given up by class: too old, too many, or refused by the broker."""
         self.problem = ""
         """Why the disk is not used, or what was wrong with its file; empty if nothing."""
+        self._is_closed = False
         self._database = self._open()
 
     def close(self) -> None:
         """Close the file; what waits is there at the next start."""
         with self._lock:
+            self._is_closed = True
             self._database.close()
 
     def put(self, envelopes: Iterable[Envelope], wall_ns: int) -> None:
@@ -192,6 +194,9 @@ class Outbox:
     def _guarded(self, work: Callable[[], ResultT]) -> ResultT | None:
         """Return a result; where the file fails, go on with another one, or in memory."""
         with self._lock:
+            if self._is_closed:
+                # A thread that was late at the end of the process.
+                return None
             before = Counter(self.waiting), Counter(self.dropped)
             try:
                 return work()

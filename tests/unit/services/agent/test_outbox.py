@@ -62,6 +62,19 @@ def test_events_come_first_and_state_is_the_newest(tmp_path: Path) -> None:
     assert (tmp_path / "o").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_thread_that_is_late_at_the_end_damages_nothing(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o")
+    outbox.put([event(1)], NOW_NS)
+    outbox.close()
+    outbox.put([event(2)], NOW_NS)
+    outbox.done(outbox.oldest(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+    outbox = Outbox(tmp_path / "o")
+    assert waiting(outbox) == [event(1)]
+    outbox.close()
+
+
 def test_a_killed_process_leaves_all_that_it_put(tmp_path: Path) -> None:
     """With -9, in the middle of its work."""
     code = (
