@@ -119,6 +119,7 @@ class FakeMetadata:
             }
         }
         """Answer by path; others are not found."""
+        self.token = b"token"
         self.refusals = 0
         """Requests that fail next."""
 
@@ -130,7 +131,7 @@ def metadata_service() -> Iterator[FakeMetadata]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
-            self._answer(b"token" if self.path == "/latest/api/token" else None)
+            self._answer(service.token if self.path == "/latest/api/token" else None)
 
         def do_GET(self) -> None:
             if self.headers["X-aws-ec2-metadata-token"] != "token":

@@ -14,6 +14,7 @@ import urllib.parse
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.bridge.neuron.telemetry import HostEvent
+from trnfleet.domain.address import is_segment
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import CloudError, ConfigError
 from trnfleet.text import plain
@@ -81,11 +82,15 @@ class MetadataService:
         Raises:
             ConfigError: the URL is not one of http.
         """
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
+        try:
+            parts = urllib.parse.urlsplit(url)
+            host = parts.hostname if parts.scheme == "http" else None
+            self._port = parts.port or 80
+        except ValueError:
+            host = None
+        if not host:
             raise ConfigError(f"--imds {url}: must be http://host[:port]")
-        self._host = parts.hostname
-        self._port = parts.port or 80
+        self._host = host
         self._url = url
 
     def identity(self) -> HostIdentity:
@@ -98,8 +103,11 @@ class MetadataService:
         try:
             facts = json.loads(text)
             zone = str(facts.get("availabilityZone", ""))
-            return HostIdentity(str(facts["instanceId"]), str(facts["instanceType"]), zone, "IMDS")
-        except (ValueError, TypeError, KeyError, AttributeError):
+            ec2_id = str(facts["instanceId"])
+            if not is_segment(ec2_id):
+                raise ValueError("no instance id")
+            return HostIdentity(ec2_id, str(facts["instanceType"]), zone, "IMDS")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise CloudError(f"{self._url}: not an identity document") from None
 
     def notices(self) -> list[MaintenanceNotice]:
@@ -120,7 +128,7 @@ class MetadataService:
                 )
                 for entry in entries
             ]
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             raise CloudError(f"{self._url}: not a list of scheduled events") from None
 
     def _read(self, path: str) -> bytes:
@@ -134,7 +142,8 @@ class MetadataService:
                     {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_TTL_S)},
                 )
                 return self._request("GET", path, {"X-aws-ec2-metadata-token": token.decode()})
-            except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                # A token that cannot be a header is a ValueError.
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise CloudError(f"{self._url}: {reason}")
 

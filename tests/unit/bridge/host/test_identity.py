@@ -36,11 +36,22 @@ def test_the_metadata_service_names_the_instance() -> None:
             service.identity()
 
 
-@pytest.mark.parametrize("answer", [[], {"instanceId": "i-1"}, "text", None])
+@pytest.mark.parametrize(
+    "answer",
+    [[], {"instanceId": "i-1"}, {"instanceId": "a/b", "instanceType": "t"}, "text", None],
+)
 def test_another_answer_is_refused(answer: Any) -> None:
     with metadata_service() as fake:
         fake.answers[IDENTITY] = answer
         with pytest.raises(CloudError, match="not an identity document"):
+            MetadataService(fake.url).identity()
+
+
+def test_a_token_that_is_no_header_is_named() -> None:
+    """As of another service at this address."""
+    with metadata_service() as fake:
+        fake.token = b"<html>\n"
+        with pytest.raises(CloudError, match="Invalid header value"):
             MetadataService(fake.url).identity()
 
 
@@ -49,8 +60,9 @@ def test_an_absent_service_is_named() -> None:
         pass
     with pytest.raises(CloudError, match=rf"^{fake.url}: Connection refused"):
         MetadataService(fake.url).identity()
-    with pytest.raises(ConfigError, match="must be http://host"):
-        MetadataService("https://metadata")
+    for url in ("https://metadata", "http://metadata:99999", "http://[metadata"):
+        with pytest.raises(ConfigError, match="must be http://host"):
+            MetadataService(url)
 
 
 def test_scheduled_events_have_the_names_of_the_rules() -> None:
