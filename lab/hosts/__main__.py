@@ -63,7 +63,7 @@ model = "llama-3.1-8b"
 """
 
 
-class Followed:
+class FleetFollower:
     """Instances of a fleet on a broker, with their newest ticks."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Followed:
 
         Args:
             fleet: Name of the fleet.
-            cluster: Only instances of this one are followed.
+            cluster: Only instances of this one are follower.
             take: Receives each tick.
         """
         self._fleet = fleet
@@ -122,7 +122,7 @@ class Hosts:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.by_path: dict[str, FakeHost] = {}
-        self.truth = Followed(TRUTH, "uc2", self._take)
+        self.truth = FleetFollower(TRUTH, "uc2", self._take)
 
     def _take(self, ticks: InstanceTicks, tick: InstanceTick) -> None:
         host = ticks.host
@@ -254,9 +254,9 @@ def run(
         "instance",
     )
     hosts = Hosts(folder)
-    told = Followed(FLEET, "uc2", lambda _ticks, _tick: None)
-    for followed, broker in zip((hosts.truth, told), brokers, strict=True):
-        stack.callback(followed.listen(broker.port).loop_stop)
+    told = FleetFollower(FLEET, "uc2", lambda _ticks, _tick: None)
+    for follower, broker in zip((hosts.truth, told), brokers, strict=True):
+        stack.callback(follower.listen(broker.port).loop_stop)
     until(lambda: len(hosts.by_path) == count, 60, "the simulator's hosts")
     print(f"{count} hosts in {folder}; the truth is {truth}, the fleet {FLEET!r} at {shown}")
     paths = sorted(hosts.by_path)
@@ -295,7 +295,9 @@ def run(
     measure(hosts, told, programs, seconds, agents)
 
 
-def measure(hosts: Hosts, told: Followed, programs: Programs, seconds: float, agents: int) -> None:
+def measure(
+    hosts: Hosts, told: FleetFollower, programs: Programs, seconds: float, agents: int
+) -> None:
     """Print what agents cost, and where values differ from the truth."""
     time.sleep(seconds / 3)
     began_s = time.monotonic()

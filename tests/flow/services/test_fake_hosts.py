@@ -53,8 +53,8 @@ def test_every_value_that_a_host_can_tell_is_the_simulators(tmp_path: Path) -> N
             fake.take(InstanceTick(0, 1.0, ticks[-1]))
             is_over.wait(0.3)
 
-    telling = threading.Thread(target=tell, daemon=True)
-    telling.start()
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
     try:
         arguments = ("--host-root", str(fake.root), "--imds", "none", "--period", "1s")
         ended = run(
@@ -63,7 +63,7 @@ def test_every_value_that_a_host_can_tell_is_the_simulators(tmp_path: Path) -> N
         )
     finally:
         is_over.set()
-        telling.join()
+        teller.join()
     assert ended.returncode == 0, ended.stderr
     instance, *chips = [
         message for message in map(json.loads, ended.stdout.splitlines()) if "seq" in message
