@@ -14,6 +14,7 @@ from support.processes.waiting import running
 
 from lab.brokers.listed import ListedMosquitto, ListedNats
 from lab.brokers.process import HOST, PASSWORD, BrokerProcess
+from trnfleet.bridge.neuron.telemetry import publisher_of
 from trnfleet.errors import BrokerError, ExitStatus
 from trnfleet.monitor.pipeline.brokers import SYS_PREFIX
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
@@ -34,7 +35,7 @@ TOPICS = (
     f"telemetry/{OWN}",
     f"telemetry/{OWN}/chip00",
     f"event/{OWN}",
-    f"publisher/{AGENT}",
+    f"publisher/{publisher_of(OWN)}",
     f"claim/{OWN}",
     f"backlog/{OWN}",
     f"backlog/{OWN}/chip00",
@@ -46,7 +47,7 @@ TOPICS = (
     "telemetry/uc2/standalone/trn2-0001",
     "rollup/uc1/cell-a/0000",
     f"event/{OTHER}",
-    f"publisher/{AGENT}-2",
+    f"publisher/{publisher_of(OWN)}-2",
     "job/train",
     "job/pretrain",
     "reservation/cr-1",
