@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
+import subprocess
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-SERVICES = ("bridge", "record", "simulate", "watch")
+SERVICES = ("agent", "bridge", "record", "scrape", "simulate", "watch")
+UNITS = sorted((ROOT / "config" / "systemd").glob("*.service"))
 WATCHDOG_USEC = "400000"
 
 
@@ -89,9 +92,8 @@ def test_a_service_that_holds_still_does_not_feed_its_watchdog(
 
 def test_every_unit_runs_a_command_that_reports_to_its_manager() -> None:
     """Units wait for READY and have a watchdog; commands and settings exist in the program."""
-    units = sorted((ROOT / "config" / "systemd").glob("*.service"))
-    assert [unit.name for unit in units] == [f"trnfleet-{name}@.service" for name in SERVICES]
-    for unit, name in zip(units, SERVICES, strict=True):
+    assert [unit.name for unit in UNITS] == [f"trnfleet-{name}@.service" for name in SERVICES]
+    for unit, name in zip(UNITS, SERVICES, strict=True):
         text = unit.read_text(encoding="utf-8")
         lines = text.splitlines()
         assert {"Type=notify", "DynamicUser=yes", "ProtectSystem=strict", "WatchdogSec=60"} <= set(
@@ -100,6 +102,37 @@ def test_every_unit_runs_a_command_that_reports_to_its_manager() -> None:
         assert f"trnfleet {name}" in next(line for line in lines if line.startswith("ExecStart="))
         named = set(re.findall(r"TRNFLEET_[A-Z_]+(?==)", text))
         assert named <= {each.envvar for each in load_command(name).params}
+
+
+def test_systemd_understands_every_line_of_the_units(tmp_path: Path) -> None:
+    """An unknown key or a wrong value is a line of its output."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed: the units are not verified")
+    for unit in UNITS:
+        text = unit.read_text(encoding="utf-8")
+        # It looks for programs in systemd's path.
+        text = text.replace("ExecStart=trnfleet", "ExecStart=env trnfleet")
+        (tmp_path / unit.name).write_text(text, encoding="utf-8")
+    command = (program, "verify", "--man=no", *map(str, tmp_path.iterdir()))
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
+
+
+def test_the_agent_reads_its_host_and_writes_its_queue() -> None:
+    """It sees devices, /proc and the journal; sysfs is read-only, memory and CPU are limited."""
+    lines = set((UNITS[0]).read_text(encoding="utf-8").splitlines())
+    assert {
+        "DeviceAllow=char-neuron rw",
+        "SupplementaryGroups=systemd-journal",
+        "ProtectKernelTunables=yes",
+        "StateDirectory=trnfleet/agent-%i",
+        "Environment=TRNFLEET_QUEUE=%S/trnfleet/agent-%i/queue",
+        "MemoryMax=512M",
+        "CPUQuota=100%",
+        "Restart=always",
+    } <= lines
+    assert lines & {"PrivateDevices=yes", "ProcSubset=pid", "ProtectProc=invisible"} == set()
 
 
 def test_a_service_that_cannot_connect_never_says_that_it_is_ready(tmp_path: Path) -> None:
