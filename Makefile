@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME_LOCK := .ci/requirements.txt
 DEV_LOCK := .ci/requirements-dev.txt
+AGENT_LOCK := config/agent/requirements.txt
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-header --no-annotate
@@ -125,7 +126,8 @@ lock: ## lock the newest dependencies that pyproject.toml allows (needs uv)
 		echo "make lock needs uv: install it with 'pipx install uv' or your system's packages" >&2; exit 1; }
 	$(UV_COMPILE) --upgrade pyproject.toml --group build --output-file $(RUNTIME_LOCK)
 	$(UV_COMPILE) --upgrade pyproject.toml --group dev --constraints $(RUNTIME_LOCK) --output-file $(DEV_LOCK)
-	@! grep -n '://' $(RUNTIME_LOCK) $(DEV_LOCK) || { echo "a lock must name no address" >&2; exit 1; }
+	$(UV_COMPILE) --upgrade --group pyproject.toml:agent --constraints $(RUNTIME_LOCK) --output-file $(AGENT_LOCK)
+	@! grep -n '://' $(RUNTIME_LOCK) $(DEV_LOCK) $(AGENT_LOCK) || { echo "a lock must name no address" >&2; exit 1; }
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

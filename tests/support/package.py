@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import NamedTuple
 
 from support.paths import ROOT
 
 LOCK = ROOT / ".ci" / "requirements.txt"
+AGENT_LOCK = ROOT / "config" / "agent" / "requirements.txt"
 NO_HOME = "/proc/nonexistent"
 """A home that not even root can make."""
 
@@ -76,6 +79,14 @@ class Installed:
         [site_packages] = self.folder.glob("lib/python3*/site-packages")
         borrowed = next(Path(each) for each in sys.path if each.endswith("site-packages"))
         (site_packages / "borrowed.pth").write_text(f"{borrowed}\n")
+
+    def link_dependencies(self, lock: Path) -> None:
+        """Link the packages of a lock, and no others, from the suite's environment."""
+        [site_packages] = self.folder.glob("lib/python3*/site-packages")
+        for name in re.findall(r"^([\w-]+)==", lock.read_text(encoding="utf-8"), re.MULTILINE):
+            package = distribution(name)
+            for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+                (site_packages / top).symlink_to(Path(str(package.locate_file(top))))
 
     def environment(self, home: Path | str) -> dict[str, str]:
         """Return the variables of a new user's login shell, and no others."""

@@ -240,7 +240,9 @@ def run(args: Sequence[str] | None = None) -> int:
         return ended.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except (click.ClickException, TrnfleetError, OSError) as error:
+    except (click.ClickException, TrnfleetError, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("trnfleet"):
+            raise
         failure = Failure.from_error(error)
         if "--json" in itertools.takewhile(lambda word: word != "--", words):
             click.echo(failure.as_json(), err=True)
@@ -260,7 +262,9 @@ class Failure(NamedTuple):
     message: str
 
     @staticmethod
-    def from_error(error: click.ClickException | TrnfleetError | OSError) -> Failure:
+    def from_error(
+        error: click.ClickException | TrnfleetError | OSError | ModuleNotFoundError,
+    ) -> Failure:
         """Return an error's meaning to the user."""
         if isinstance(error, click.ClickException):
             return Failure("usage", error.exit_code, plain(error.format_message(), LONGEST_LINE))
@@ -270,6 +274,9 @@ class Failure(NamedTuple):
             )
             lines = [plain(line, LONGEST_LINE) for line in str(error).splitlines()]
             return Failure(kind, status, "\n".join(lines))
+        if isinstance(error, ModuleNotFoundError):
+            text = f"{error.name} is not installed: install trnfleet with all its dependencies"
+            return Failure("system", ExitStatus.FAILED, text)
         named = (
             f"{plain(str(error.filename), LONGEST_LINE)}: " if error.filename is not None else ""
         )

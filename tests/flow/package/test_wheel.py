@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,8 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
-from support.package import LOCK, Built, Installed, build, build_wheel_of_tree
+from support.fake_host import EC2_ID, FakeHost
+from support.package import AGENT_LOCK, LOCK, Built, Installed, build, build_wheel_of_tree
 from support.paths import ROOT
 from support.processes.mosquitto import free_port
 from support.processes.programs import COMMAND, environment
@@ -104,6 +106,30 @@ def test_the_sdist_makes_the_same_wheel_as_the_tree(built: Built, tmp_path: Path
 def test_the_installed_program_works_from_any_folder(installed: Installed, tmp_path: Path) -> None:
     """With an empty or read-only home, the output is the same as from the tree."""
     check_program(installed, tmp_path)
+
+
+def test_an_agent_runs_with_its_own_packages_alone(built: Built, tmp_path: Path) -> None:
+    """Its lock is a part of the whole one."""
+    program = Installed(tmp_path / "venv")
+    program.install("--no-deps", "--no-index", str(built.wheel))
+    program.link_dependencies(AGENT_LOCK)
+    whole, own = (
+        set(re.split(r"\n(?=\S)", lock.read_text(encoding="utf-8").strip()))
+        for lock in (LOCK, AGENT_LOCK)
+    )
+    assert own < whole
+    host = FakeHost(tmp_path / "host")
+    (program.folder / "bin" / "neuron-monitor").symlink_to(host.programs / "neuron-monitor")
+    real = ("--host-root", str(host.root), "--imds", "none")
+
+    lines = program.run("agent", "--name", "lab", "--once", "--stdout", *real).splitlines()
+
+    descriptor, instance, *chips = map(json.loads, lines)
+    assert descriptor["path"] == f"uc1/standalone/{EC2_ID}"
+    assert instance["vcpu_util_pct"] > 0
+    assert len(chips) == 16
+    findings = json.loads(program.run("doctor", "--agent", "--json", *real))["findings"]
+    assert [each["name"] for each in findings if each["health"] == "problem"] == []
 
 
 @pytest.mark.long

@@ -125,6 +125,26 @@ def test_an_error_of_the_system_names_its_file(
     assert capsys.readouterr().err == f"trnfleet: {named}Permission denied\n"
 
 
+def test_a_package_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The environment of an agent lacks those of other commands; a module of ours is a bug."""
+    for name in ("re2", "trnfleet.gone"):
+
+        def fail(*, name: str = name, **_options: Any) -> None:
+            raise ModuleNotFoundError(name=name)
+
+        monkeypatch.setattr(main.cli, "main", fail)
+        if name == "re2":
+            assert main.run(["status"]) == 1
+        else:
+            with pytest.raises(ModuleNotFoundError):
+                main.run(["status"])
+    assert capsys.readouterr().err == (
+        "trnfleet: re2 is not installed: install trnfleet with all its dependencies\n"
+    )
+
+
 def commands_with_json(
     group: click.Group, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:

@@ -109,7 +109,8 @@ def command(
     report = _Report(as_json=as_json)
     from trnfleet.services.doctor import machine
 
-    for look in (machine.software(versions()), machine.terminal(os.environ), machine.programs()):
+    report.add_all(machine.software(versions(), agent=agent))
+    for look in (machine.terminal(os.environ), machine.programs()):
         report.add_all(look)
     report.add_all(machine.own_folders())
     report.add_all(_settings(ctx, problem))

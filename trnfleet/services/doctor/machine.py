@@ -27,14 +27,19 @@ LEAST_CACHE = 2**30
 """Free bytes below which the app cannot store its default past."""
 LEAST_SIZE = (80, 24)
 """Columns and lines that every view is made for."""
+AGENT_PACKAGES = frozenset(
+    {"aiomqtt", "cbor2", "click", "h2", "mqtt5", "msgspec", "numpy", "pydantic", "structlog"}
+)
+"""Dependencies that an agent needs, as in config/agent/requirements.txt."""
 _DUMB = {"", "dumb", "unknown"}
 
 
-def software(versions: Mapping[str, Any]) -> Iterator[Finding]:
+def software(versions: Mapping[str, Any], *, agent: bool) -> Iterator[Finding]:
     """Yield the versions of the program and its platform.
 
     Args:
         versions: What `trnfleet --version --json` prints.
+        agent: Whether to demand only the dependencies of `trnfleet agent`.
     """
     group = "software"
     yield Finding(group, "trnfleet", Health.OK, versions["version"])
@@ -45,7 +50,9 @@ def software(versions: Mapping[str, Any]) -> Iterator[Finding]:
         "duckdb": "for trnfleet history: pip install duckdb, or pipx inject trnfleet duckdb",
     }
     missing = [
-        name for name, version in installed.items() if version is None and name not in optional
+        name
+        for name, version in installed.items()
+        if version is None and (name in AGENT_PACKAGES if agent else name not in optional)
     ]
     there = ", ".join(
         f"{name} {version}" for name, version in installed.items() if version is not None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from support.paths import ROOT
 
 from trnfleet.services.doctor import machine
 from trnfleet.services.doctor.findings import Finding, Health, took
@@ -28,14 +30,23 @@ def by_name(findings: Iterable[Finding]) -> dict[str, Finding]:
 
 
 def test_a_library_that_is_missing_is_a_problem_but_for_those_of_extras() -> None:
-    found = by_name(machine.software(VERSIONS))
+    found = by_name(machine.software(VERSIONS, agent=False))
     assert (found["libraries"].health, found["libraries"].value) == (Health.OK, "numpy 2.4")
     assert found["boto3"].health is Health.OK
     lacking = {**VERSIONS, "dependencies": {"numpy": None}}
-    assert by_name(machine.software(lacking))["libraries"][2:4] == (
+    assert by_name(machine.software(lacking, agent=False))["libraries"][2:4] == (
         Health.PROBLEM,
         "missing: numpy",
     )
+
+
+def test_an_agent_needs_only_the_packages_of_its_lock() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(groups["dependency-groups"]["agent"]) == machine.AGENT_PACKAGES
+    lacking = {**VERSIONS, "dependencies": {"numpy": "2.4", "textual": None}}
+    assert by_name(machine.software(lacking, agent=True))["libraries"].health is Health.OK
+    lacking = {**VERSIONS, "dependencies": {"h2": None, "textual": None}}
+    assert by_name(machine.software(lacking, agent=True))["libraries"].value == "missing: h2"
 
 
 @pytest.mark.parametrize(
