@@ -18,7 +18,13 @@ COMPOSE = (FOLDER / "compose.yaml").read_text(encoding="utf-8")
 def test_everything_that_is_copied_is_there() -> None:
     sources = re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE)
     names = [name for line in sources for name in line.split()]
-    assert {"trnfleet", "config", "docs/man", "pyproject.toml"} <= set(names)
+    assert {
+        "trnfleet",
+        "config",
+        "docs/man",
+        "pyproject.toml",
+        "config/agent/requirements.txt",
+    } <= set(names)
     assert [name for name in names if not (ROOT / name).exists()] == []
 
 
@@ -31,7 +37,12 @@ def test_images_are_named_without_a_registry() -> None:
 
 
 def test_nothing_runs_as_root() -> None:
-    assert "USER 65532:65532" in CONTAINERFILE.partition("--from=build")[2]
+    """Both images are made of the stage with a user."""
+    stages = re.split(r"^FROM ", CONTAINERFILE, flags=re.MULTILINE)[1:]
+    users = [stage.partition("\n")[0] for stage in stages if "USER 65532:65532" in stage]
+    assert users == ["${BASE} AS base"]
+    assert [stage.split()[0] for stage in stages[-2:]] == ["base", "base"]
+    assert stages[-2].startswith("base AS agent\nCOPY --from=build-agent ")
 
 
 def test_the_services_are_commands_with_their_variables() -> None:
