@@ -103,12 +103,14 @@ class MetadataService:
         try:
             facts = json.loads(text)
             zone = str(facts.get("availabilityZone", ""))
-            ec2_id = str(facts["instanceId"])
-            if not is_segment(ec2_id):
-                raise ValueError("no instance id")
-            return HostIdentity(ec2_id, str(facts["instanceType"]), zone, "IMDS")
+            identity = HostIdentity(
+                str(facts["instanceId"]), str(facts["instanceType"]), zone, "IMDS"
+            )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise CloudError(f"{self._url}: not an identity document") from None
+        if not is_segment(identity.ec2_id):
+            raise CloudError(f"{self._url}: not an identity document: it has no instance id")
+        return identity
 
     def notices(self) -> list[MaintenanceNotice]:
         """Return the scheduled events of the instance.
