@@ -56,7 +56,7 @@ def test_one_tick_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_host_without_neuron_says_what_is_missing(tmp_path: Path) -> None:
-    """Without devices and an instance type there is nothing to publish."""
+    """Without an instance type or any source there is nothing to publish."""
     (tmp_path / "root").mkdir()
     arguments = ("--name", "lab", "--host-root", str(tmp_path / "root"), "--imds", "none")
 
@@ -66,7 +66,11 @@ def test_a_host_without_neuron_says_what_is_missing(tmp_path: Path) -> None:
     assert ended.stdout == ""
     assert "neuron-monitor is neither in PATH nor in" in ended.stderr
     assert "is the driver loaded?" in ended.stderr
-    assert "give --instance-type, or look at trnfleet doctor --agent" in ended.stderr
+    assert "give --instance-type; trnfleet doctor --agent names what is missing" in ended.stderr
+
+    ended = run("agent", *arguments, "--instance-type", "trn2.48xlarge", "--once", "--stdout")
+    assert "no document of neuron-monitor and no device of the driver; " in ended.stderr
+    assert "give --instance-type" not in ended.stderr
 
 
 @pytest.mark.broker

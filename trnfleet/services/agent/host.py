@@ -207,6 +207,13 @@ class AgentHost:
         """Whether there is anything to publish: the instance's type, and values."""
         return bool(self._reader.columns)
 
+    @property
+    def missing(self) -> str:
+        """Reason why there is nothing to publish."""
+        if problem := self._problems.get("instance type"):
+            return problem
+        return f"no document of {self._documents.name} and no device of the driver"
+
     def announce(self) -> Iterator[Envelope]:
         """Yield the retained state."""
         yield from self._telemetry.announce()

@@ -56,8 +56,7 @@ class Agent:
             await self.send([host.presence("offline")])
         if not host.is_known:
             raise TrnfleetError(
-                "nothing to publish: neither the type of the instance nor its devices are known;"
-                " give --instance-type, or look at trnfleet doctor --agent"
+                f"nothing to publish: {host.missing}; trnfleet doctor --agent names what is missing"
             )
 
 
