@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from trnfleet.bridge.neuron.values import EFA
@@ -28,7 +29,7 @@ class EfaCounters:
             root: The host's root directory.
         """
         self._folder = root / "sys/class/infiniband"
-        self._last: dict[str, int] = {}
+        self._last: dict[Path, int] = {}
         self._last_s = 0.0
 
     def adapters(self) -> list[str]:
@@ -44,20 +45,24 @@ class EfaCounters:
         Raises:
             OSError: a counter cannot be read.
         """
-        sums: dict[str, int] = {}
-        for folder in sorted(self._folder.glob("*/ports/*/hw_counters")):
-            for file, name in _COUNTERS.items():
-                path = folder / file
-                if path.exists():
-                    sums[name] = sums.get(name, 0) + _count(path)
+        counts = {
+            path: _count(path)
+            for folder in sorted(self._folder.glob("*/ports/*/hw_counters"))
+            for path in (folder / file for file in _COUNTERS)
+            if path.exists()
+        }
         elapsed_s = now_s - self._last_s
         values: dict[str, float] = {}
-        for name, count in sums.items():
+        for file, name in _COUNTERS.items():
+            paths = [path for path in counts if path.name == file]
+            if not paths:
+                continue
             if not name.endswith("_per_s"):
-                values[name] = count
-            elif name in self._last and elapsed_s > 0 and count >= self._last[name]:
-                values[name] = (count - self._last[name]) / elapsed_s
-        self._last = sums
+                values[name] = sum(counts[path] for path in paths)
+            # An adapter that is new, or began again, would add all that it ever counted.
+            elif elapsed_s > 0 and all(counts[path] >= self._last.get(path, inf) for path in paths):
+                values[name] = sum(counts[path] - self._last[path] for path in paths) / elapsed_s
+        self._last = counts
         self._last_s = now_s
         return values
 

@@ -38,6 +38,21 @@ def test_adapters_are_summed_and_bytes_are_rates(tmp_path: Path) -> None:
     assert efa.adapters() == ["rdmap0", "rdmap1"]
 
 
+def test_an_adapter_that_comes_back_makes_no_rate(tmp_path: Path) -> None:
+    """All that it has ever counted was not of the last seconds."""
+    write(tmp_path, "rdmap0", tx_bytes=0)
+    efa = EfaCounters(tmp_path)
+    efa.read(10.0)
+    write(tmp_path, "rdmap1", tx_bytes=10**12)
+    assert "efa_tx_bytes_per_s" not in efa.read(15.0)
+    assert efa.read(20.0) == {"efa_tx_bytes_per_s": 0}
+
+    # One begins again while the other goes on.
+    write(tmp_path, "rdmap0", tx_bytes=10**12)
+    write(tmp_path, "rdmap1", tx_bytes=5)
+    assert efa.read(25.0) == {}
+
+
 def test_what_is_no_count_is_named(tmp_path: Path) -> None:
     write(tmp_path, "rdmap0", tx_bytes="junk")
     with pytest.raises(OSError, match="tx_bytes: must be a count"):
