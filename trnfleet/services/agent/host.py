@@ -444,12 +444,12 @@ class AgentHost:
             has_read = True
             failures += self._reader.failures
             self._note("documents", "")
-        if not has_read:
-            try:
+        try:
+            if not has_read:
                 self._reader.read_parsed(self._identified({}))
-                self._note("instance type", "")
-            except (WireError, ConfigError) as error:
-                self._note("instance type", f"{error}: give --instance-type")
+            self._note("instance type", "")
+        except (WireError, ConfigError) as error:
+            self._note("instance type", f"{error}: give --instance-type")
         return failures
 
     def _identified(self, data: dict[str, Any]) -> dict[str, Any]:

@@ -79,6 +79,10 @@ async def test_an_unknown_type_is_told_and_nothing_published(
     assert len(made) == 1
     assert any(problem.endswith("give --instance-type") for problem in presence["problems"])
 
+    document(host, trn2())
+    (presence,) = payloads(await host.tick(), "publisher")[-1:]
+    assert not any("--instance-type" in problem for problem in presence["problems"])
+
 
 async def test_a_host_moves_into_its_ultraserver(fake: FakeHost, tmp_path: Path) -> None:
     """The old descriptor is cleared; publisher and boot stay."""
