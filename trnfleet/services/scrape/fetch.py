@@ -42,7 +42,7 @@ async def fetch(
     try:
         async with asyncio.timeout(limit_s):
             reader, writer = await asyncio.open_connection(
-                target.host, target.port, ssl=tls if target.is_tls else None
+                target.host, target.port, ssl=(tls or True) if target.is_tls else None
             )
             try:
                 writer.write(_request(target, token))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ DEFAULT_PORT = 8_000
 """Port of a target named by its host alone: neuron-monitor-prometheus's. Published: the Neuron
 SDK's guide of neuron-monitor."""
 DEFAULT_PATH = "/metrics"
+_FILE_SD = re.compile(r"\s*(?:\{|\[(?![0-9A-Fa-f:]))")
+"""Begin of JSON, and not of an IPv6 address."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -50,6 +53,8 @@ def parse_target(text: str, address: str | None = None) -> Target:
         parts = urlsplit(text if is_url else f"http://{text}")
         host = parts.hostname
         port = parts.port
+        # Names are looked up in this form, which has no empty or long parts.
+        (host or "").encode("idna")
     except ValueError:
         host = None
         port = None
@@ -82,7 +87,7 @@ def parse_targets(text: str) -> list[Target]:
     Raises:
         ConfigError: it is neither; the message names the place.
     """
-    if text.lstrip().startswith(("[", "{")):
+    if _FILE_SD.match(text):
         return _parse_file_sd(text)
     targets: list[Target] = []
     for number, line in enumerate(text.splitlines(), 1):

@@ -105,4 +105,7 @@ async def test_tls_is_verified_and_gets_the_token(certificates: Certificates) ->
         assert await fetch(target, 20.0, trusted, "secret") == PAGE
         with pytest.raises(FetchError, match="its certificate is not valid: "):
             await fetch(target, 20.0, make_context(None))
+        with pytest.raises(FetchError, match="its certificate is not valid: "):
+            await fetch(target, 20.0, None, "secret")
+    assert len(heads) == 1
     assert b"\r\nAuthorization: Bearer secret\r\n" in heads[0]

@@ -34,6 +34,8 @@ def test_a_target_is_a_host_or_a_url(text: str, url: str) -> None:
         ("ftp://x", "not HOST"),
         ("x:99999", "not HOST"),
         ("x:0", "not HOST"),
+        ("trn2..example", "not HOST"),
+        (f"{'x' * 64}.example", "not HOST"),
         ("\u00fcber", "not ASCII"),
         ("x/\n", "not HOST"),
         ("http://me:secret@x", "use --target-token-file"),
@@ -73,6 +75,13 @@ def test_a_list_and_file_sd_have_addresses() -> None:
 def test_a_mistake_is_named_with_its_place(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason.replace("[", r"\[")):
         parse_targets(text)
+
+
+def test_a_list_may_begin_with_an_ipv6_address() -> None:
+    assert [target.host for target in parse_targets("[fd00::3]:7001\n[::1]\n")] == [
+        "fd00::3",
+        "::1",
+    ]
 
 
 def test_a_target_named_twice_is_one() -> None:
