@@ -138,9 +138,10 @@ class ChildSource(ItemSource[Item]):
                 reason = str(error)
             if self._clock.monotonic_s() - begun_s >= longest_s:
                 wait_s = BACKOFF_S[0]
+            write = log.debug if reason == self.problem else log.warning
+            write("source_ended", source=self.name, reason=reason, restart=duration(wait_s))
             self.problem = reason
             self._wake()
-            log.warning("source_ended", source=self.name, reason=reason, restart=duration(wait_s))
             await self._clock.sleep(wait_s)
             wait_s = min(2 * wait_s, longest_s)
 
@@ -169,7 +170,10 @@ class ChildSource(ItemSource[Item]):
         was_quiet = False
         try:
             while not end.done():
-                await asyncio.wait({end}, timeout=self._quiet_s or None)
+                await asyncio.wait({end}, timeout=self._quiet_s or BACKOFF_S[0])
+                if not end.done() and not self._quiet_s:
+                    # It works without an item, as a journal in which nothing happens.
+                    self.problem = ""
                 quiet_s = self._clock.monotonic_s() - self._last_s
                 if not end.done() and self._quiet_s and quiet_s >= self._quiet_s:
                     was_quiet = True
@@ -179,8 +183,8 @@ class ChildSource(ItemSource[Item]):
             if not end.done():
                 _end(process, signal.SIGTERM)
                 await asyncio.wait({end}, timeout=END_S / 2)
-                if not end.done():
-                    _end(process, signal.SIGKILL)
+            # Its own children would go on writing beside the next one's.
+            _end(process, signal.SIGKILL)
             await asyncio.wait({end, reading, last_words}, timeout=POLL_S)
         words = last_line(last_words.result()) if last_words.done() else ""
         if was_quiet:

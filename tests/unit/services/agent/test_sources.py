@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import IO, TYPE_CHECKING
 
 from support.processes.waiting import eventually, running
@@ -81,6 +82,28 @@ async def test_a_child_that_writes_nothing_is_ended() -> None:
     async with running(source.run()):
         await eventually(lambda: source.problem)
     assert source.problem == "wrote nothing for 300 ms"
+
+
+async def test_a_child_that_may_be_quiet_works_while_it_runs() -> None:
+    """As a journal that was started again, and in which nothing happens."""
+    source = child("import time; time.sleep(60)")
+    source.problem = "ended with exit status 1"
+    async with running(source.run()):
+        await eventually(lambda: not source.problem)
+
+
+async def test_a_childs_own_children_end_with_it() -> None:
+    """They would write beside the next child, and hold a thread each."""
+    clock = ManualClock()
+    code = "import subprocess; subprocess.Popen(['sleep', '60'])"
+    threads = threading.active_count()
+    source = child(code, clock=clock)
+    async with running(source.run()):
+        for seconds in (1, 2, 4):
+            await eventually(lambda: source.problem)
+            source.problem = ""
+            await eventually(lambda: threading.active_count() <= threads)
+            await clock.advance(seconds)
 
 
 async def test_a_child_ends_with_its_source() -> None:
