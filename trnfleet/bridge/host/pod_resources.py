@@ -67,9 +67,9 @@ def read_pod_resources(
         WireError: the answer is an error or not a list of pods.
     """
     try:
+        if not path.exists():
+            return ()
         answer = _call(path, METHOD, limit_s)
-    except FileNotFoundError:
-        return ()
     except TimeoutError as error:
         raise ConfigError(f"{path}: the kubelet did not answer within {limit_s:g} s") from error
     except OSError as error:
