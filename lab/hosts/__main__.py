@@ -265,7 +265,7 @@ def run(
         programs.start(
             f"agent-{path.rpartition('/')[2]}",
             *("agent", "--broker", shown, "--name", FLEET, "--period", f"{PERIOD_S}s"),
-            *("--path", path, "--host-root", str(fake.root), "--imds", "none"),
+            *("--path", path, "--host-root", str(fake.root), "--imds", "none", "--queue", "none"),
             path=fake.programs,
         )
     if scraped:

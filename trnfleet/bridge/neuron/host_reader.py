@@ -193,8 +193,15 @@ class HostReader:
         """
         return self.read_parsed(parse_document(document))
 
-    def read_parsed(self, data: dict[str, Any]) -> Columns:
-        """Return the columns of a parsed document."""
+    def read_parsed(self, data: dict[str, Any], *, keeps_tags: bool = False) -> Columns:
+        """Return the columns of a parsed document.
+
+        Args:
+            data: The document.
+            keeps_tags: Whether it stands for one that is late, so that its processes are those of
+                the last one.
+        """
+        tagged = self._counters.tagged
         kind = self._identify(data)
         if not self.columns:
             self._make_columns()
@@ -203,6 +210,8 @@ class HostReader:
         self.doubts = Doubts()
         chips = self.chips = self._chips(object_of(data, "neuron_hardware_info"), kind)
         values = values_of(data, chips, self._counters, self.doubts)
+        if keeps_tags:
+            self._counters.tagged = tagged
         if self._sysfs is not None:
             self._fill(values, self._sysfs)
         for name, value in self._instance.items():

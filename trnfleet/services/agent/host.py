@@ -446,7 +446,9 @@ class AgentHost:
             self._note("documents", "")
         try:
             if not has_read:
-                self._reader.read_parsed(self._identified({}))
+                # A late document ends no job; a source that has ended does.
+                keeps = not self._documents.problem
+                self._reader.read_parsed(self._identified({}), keeps_tags=keeps)
             self._note("instance type", "")
         except (WireError, ConfigError) as error:
             self._note("instance type", f"{error}: give --instance-type")

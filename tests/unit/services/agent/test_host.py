@@ -84,6 +84,22 @@ async def test_an_unknown_type_is_told_and_nothing_published(
     assert not any("--instance-type" in problem for problem in presence["problems"])
 
 
+async def test_a_late_document_ends_no_claim(fake: FakeHost, tmp_path: Path) -> None:
+    """Process tags stay through a tick without a document, and go when their source has ended."""
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge")
+    tagged = trn2()
+    tagged["neuron_runtime_data"][0]["neuron_runtime_tag"] = "ns/train"
+    document(host, tagged)
+    (claims,) = payloads(await host.tick(), "claim")
+    assert claims["claims"][0]["display_name"] == "ns/train"
+
+    assert payloads(await host.tick(), "claim") == []
+
+    host._documents.problem = "has ended"
+    (claims,) = payloads(await host.tick(), "claim")
+    assert claims["claims"] == []
+
+
 async def test_a_host_moves_into_its_ultraserver(fake: FakeHost, tmp_path: Path) -> None:
     """The old descriptor is cleared; publisher and boot stay."""
     host = await find(fake, tmp_path)
