@@ -230,7 +230,7 @@ async def test_keys_walk_over_chips_and_show_provenance() -> None:
         await pilot.press("n")
         assert app.view.place == "uc1/standalone/trn1-0001/chip00"
         app.view.show_place(CHIP)
-        await pilot.press("p")
+        app.view.show_sources(toggles=True)
         assert "simulated" in app.shown()
         envelope = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
         whole = decode_message(envelope.payload, Descriptor)
@@ -243,7 +243,7 @@ async def test_keys_walk_over_chips_and_show_provenance() -> None:
         feed.monitor.apply(feed.announcements())
         feed.monitor.compute()
         await pilot.resize_terminal(200, 55)
-        await pilot.press("p")
+        app.view.show_sources(toggles=True)
         text = app.shown()
         assert re.search(r"Sources ─+ simulated; on a real host:", text)
         assert re.search(r"vcpu_util_pct +neuron-monitor vcpu_usage", text)

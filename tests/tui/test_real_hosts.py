@@ -97,7 +97,7 @@ async def test_power_of_the_minute_without_watts() -> None:
 
 @pytest.mark.parametrize("view", ["1", "2", "8"])
 async def test_p_leads_to_the_sources_of_values(view: str) -> None:
-    """It explains the line of what is not known, on any view, and twice leaves it so."""
+    """It explains the line of what is not known, on any view, and shows the panels again there."""
     feed = hosts()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -108,6 +108,8 @@ async def test_p_leads_to_the_sources_of_values(view: str) -> None:
             assert "[4 Chip]" in text
             assert "Sources" in text
             assert "neuron-monitor neuroncore_utilization" in text
+        await pilot.press("p")
+        assert "neuron-monitor neuroncore_utilization" not in pilot.text()
 
 
 async def test_a_reported_job_shows_its_loss_and_that_it_is_lost() -> None:

@@ -137,7 +137,7 @@ def held_bytes(value: object) -> int:
     """
     if type(value) is str or type(value) is bytes:
         return getsizeof(value) + ALLOCATION_BYTES if value else 0
-    if value is None or isinstance(value, (bool, enum.Enum)):
+    if value is None or value is msgspec.UNSET or isinstance(value, (bool, enum.Enum)):
         return 0
     if isinstance(value, int) and -5 <= value <= 256:
         # The interpreter has one of each.

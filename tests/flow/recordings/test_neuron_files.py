@@ -311,7 +311,7 @@ def test_files_that_cannot_be_used_are_named(
         ),
         (
             (host, out, "--neuron-ls", host),
-            "not what neuron-ls -j prints: no array of objects with neuron_device",
+            "not what neuron-ls prints: no array of objects with neuron_device",
         ),
         ((host, out, "--neuron-ls", tmp_path / "none"), "none: No such file or directory"),
         (

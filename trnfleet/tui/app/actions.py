@@ -176,7 +176,8 @@ class ActionsApp(TimeKeys):
 
     def action_sources(self) -> None:
         """Show the sources of the values of the chip, or of the first one, at the present place."""
-        self.open_view(chip_view).show_sources()
+        is_here = self._entry.title == CHIP
+        self.open_view(chip_view).show_sources(toggles=is_here)
 
     def action_unpick(self) -> None:
         """Pick nothing out any more."""
@@ -629,7 +630,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("reservation", "r", "the reservation of what the cursor is on"),
     Action("unpick", "u", "clear the highlight of a reservation"),
     Action("alerts", "A", "alerts here"),
-    Action("sources", "p", "the source of each value, and why some are not known"),
+    Action("sources", "p", "data sources, and what is not known"),
     Action("help", "question_mark", "help"),
     Action("quit", "q", "quit"),
     Action(

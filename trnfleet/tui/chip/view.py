@@ -81,7 +81,6 @@ class ChipView(FilteredView):
     BINDINGS: ClassVar = [
         Binding("right,n", "step(1)", "Next chip"),
         Binding("left,N", "step(-1)", "Previous chip"),
-        Binding("p", "provenance", "Data sources"),
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
         *filter_keys(
@@ -153,13 +152,9 @@ class ChipView(FilteredView):
             self.board.go_to_found()
             self.post_message(View.Moved(self.place))
 
-    def action_provenance(self) -> None:
-        """Show the source of each value, or the panels again."""
-        self.board.toggle_provenance()
-
-    def show_sources(self) -> None:
-        """Show the source of each value."""
-        if not self.board.shows_provenance:
+    def show_sources(self, *, toggles: bool) -> None:
+        """Show the source of each value, or the panels again where they are shown already."""
+        if toggles or not self.board.shows_provenance:
             self.board.toggle_provenance()
 
     def action_scroll(self, by: int) -> None:
