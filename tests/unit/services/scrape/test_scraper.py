@@ -16,6 +16,7 @@ from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.telemetry import HostTelemetry
 from trnfleet.clock import ManualClock, SystemClock
 from trnfleet.errors import ConfigError
+from trnfleet.logs import Logger
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.services.scrape.scraper import AT_ONCE, Scraper, ScrapeRequest
 from trnfleet.services.scrape.targets import parse_target
@@ -206,10 +207,12 @@ async def test_damaged_lines_are_counted(exporters: Exporters) -> None:
 
 
 async def test_targets_join_and_leave_with_their_file(
-    exporters: Exporters, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exporters: Exporters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that left has its state cleared; a broken file changes nothing."""
     file = tmp_path / "hosts.txt"
+    warned: list[str] = []
+    monkeypatch.setattr(Logger, "warning", lambda _log, event, **_: warned.append(event))
 
     def write(*lines: str) -> None:
         other = tmp_path / "new"
@@ -231,7 +234,7 @@ async def test_targets_join_and_leave_with_their_file(
         write(urls[0], urls[2])
         await eventually(lambda: described() == {first: True, second: False, third: True})
         write(urls[0], "c d=e")
-        await eventually(lambda: "targets_not_read" in capsys.readouterr().err)
+        await eventually(lambda: "targets_not_read" in warned)
         write(f"{urls[0]} address=uc1/standalone/x")
         await eventually(
             lambda: (
