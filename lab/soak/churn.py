@@ -51,8 +51,6 @@ SETTLED = 20
 """Minutes after which nothing may grow."""
 SHORTER = 5
 """How many times shorter lists are in programs under test."""
-FULL_AFTER_S = 900
-"""Longest time to fill the roll-ups of programs under test."""
 SAMPLED_EVERY_S = 5
 COUNTED_EVERY = 5
 """Minutes between two counts of entries."""
@@ -100,10 +98,8 @@ def probe() -> None:
 
     signal.signal(signal.SIGUSR1, answer)
     record: Any = importlib.import_module("trnfleet.monitor.store.rings.record")
-    record.TIERS = tuple(
-        tier._replace(length=min(tier.length // SHORTER, FULL_AFTER_S // tier.step))
-        for tier in record.TIERS
-    )
+    short, *long = record.TIERS
+    record.TIERS = (short._replace(length=short.length // SHORTER), *long)
     record.Record.__init__.__kwdefaults__["tiers"] = record.TIERS
     events: Any = importlib.import_module("trnfleet.monitor.store.events")
     kept = events.KEPT
