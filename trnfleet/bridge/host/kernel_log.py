@@ -44,7 +44,7 @@ class _Line(NamedTuple):
     """A kind of the driver's lines."""
 
     pattern: re.Pattern[str]
-    """The part of it that is told; its group is the device."""
+    """Part of the line for the event's text; its group is the device."""
     name: str
     severity: Severity
 

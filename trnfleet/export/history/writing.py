@@ -114,7 +114,7 @@ class HistoryWriter:
     def write_backlog(self, part: MinuteRows) -> int:
         """Write further rows of a minute, of an outage, and return how many.
 
-        Rows of which less than half fits into their minute are left out: they are there already.
+        A row that adds less than half of its time to its minute is left out: it is there already.
 
         Raises:
             TrnfleetError: they cannot be written.

@@ -23,7 +23,7 @@ LIMIT_S = 2.0
 """Longest wait for a device. The driver tries again for up to 15 s where firmware hangs: published
 (its source)."""
 CORES_EVERY_S = 15.0
-"""Time between two readings of the cores' files, which take 50 times as long as the device's."""
+"""Time between two readings of the cores' files, 50 times as many as the device's, and of pods."""
 
 _STATES = {
     "": "answers",

@@ -43,7 +43,7 @@ from trnfleet.domain.address import STANDALONE, to_segment
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import CloudError, ConfigError, WireError
-from trnfleet.services.agent.devices import LIMIT_S, Devices, LimitedCalls
+from trnfleet.services.agent.devices import CORES_EVERY_S, LIMIT_S, Devices, LimitedCalls
 from trnfleet.services.agent.sources import BACKOFF_S, ChildSource, FileSource
 from trnfleet.tasks import background, in_thread
 from trnfleet.wire.messages import REPEAT_S
@@ -66,8 +66,6 @@ LATE_PERIODS = 1.5
 _LONGEST_LINE = 65_536
 _MOST_EVENTS = 256
 """Most events that wait for a tick."""
-POD_EVERY_S = 15.0
-"""Time between two questions to the kubelet, as of neuron-monitor's companion for Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ class AgentHost:
         self._kernel = self._journal()
         self._ring: KernelRing | None = None
         self._pods: tuple[Holder, ...] = ()
-        self._pods_s = -POD_EVERY_S
+        self._pods_s = -CORES_EVERY_S
         """Monotonic seconds of the last look at the kubelet."""
         self._events: deque[HostEvent] = deque(maxlen=_MOST_EVENTS)
         self._notices: set[tuple[str, str]] = set()
@@ -386,7 +384,7 @@ class AgentHost:
         )
         self._note("jobs", doubts.first if results else f"{folder}: no answer")
         now_s = self._clock.monotonic_s()
-        if now_s - self._pods_s >= POD_EVERY_S:
+        if now_s - self._pods_s >= CORES_EVERY_S:
             self._pods_s = now_s
             self._pods = await self._read_pods(chips)
         return (*results.get("jobs", ()), *self._pods)

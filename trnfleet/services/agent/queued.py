@@ -66,7 +66,7 @@ class QueuedPublisher:
     async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Send a batch, or let it wait.
 
-        What waits counts as unsent. Events wait behind those that do, so that they stay in order.
+        A waiting message counts as unsent. An event waits behind earlier ones.
         """
         envelopes = list(batch)
         status = self.status
@@ -112,7 +112,7 @@ class QueuedPublisher:
                 await self._send_waiting()
 
     async def _wait(self, envelopes: list[Envelope]) -> None:
-        """Add messages to the queue, after those that a lost connection may not have delivered."""
+        """Add messages to the queue, behind telemetry that may not have arrived."""
         if not self.status.connected:
             envelopes = [*(envelope for _, envelope in self._unproven), *envelopes]
             self._unproven.clear()

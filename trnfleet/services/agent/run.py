@@ -102,8 +102,9 @@ async def publish(
             except BrokerError as error:
                 if once:
                     raise
-                report(f"{error}; messages wait for it")
-            report(f"publishing {host.path} of {request.fleet} to {session.url}")
+                report(f"{error}; messages of {host.path} wait for it")
+            else:
+                report(f"publishing {host.path} of {request.fleet} to {session.url}")
             ticks = Work("ticks", lambda: host.ticks, still_s=STILL_S + 2 * request.period_s)
             works = [ticks, *link_works("connection", [publisher.status])]
             async with background(

@@ -47,7 +47,7 @@ async def test_an_error_is_raised() -> None:
 
 
 async def test_a_device_that_does_not_answer_is_told_once(tmp_path: Path) -> None:
-    """The values of the others go on; it is told again when it answers."""
+    """The values of the others go on; a second event follows when it answers."""
     write_tree(tmp_path, devices=3)
     devices = Devices(tmp_path, ManualClock(), LimitedCalls(polls=2))
     values, events = await devices.read()

@@ -18,7 +18,8 @@ from support.processes.waiting import eventually
 from trnfleet.bridge.host.identity import MetadataService
 from trnfleet.bridge.neuron.stream import Document
 from trnfleet.clock import SystemClock
-from trnfleet.services.agent.host import POD_EVERY_S, AgentHost, HostRequest
+from trnfleet.services.agent.devices import CORES_EVERY_S
+from trnfleet.services.agent.host import AgentHost, HostRequest
 from trnfleet.tasks import background, in_thread
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ async def test_pods_are_forgotten_without_the_kubelet(
         await host.tick()
         assert [holder.name for holder in host._telemetry.holders] == ["ml/llama-0"]
     await in_thread(kubelet.unlink)
-    host._pods_s -= POD_EVERY_S
+    host._pods_s -= CORES_EVERY_S
     await host.tick()
     assert host._telemetry.holders == ()
 
