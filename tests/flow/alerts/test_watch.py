@@ -43,6 +43,7 @@ figure = "engine_util_pct"
 share_of_median_of = "job"
 above = 1.25
 clear = 1.2
+also = [{{ figure = "job_slowdown", above = 1.1 }}]
 for = "1s"
 keep_firing_for = "1s"
 group = "chip"
