@@ -108,6 +108,8 @@ async def test_p_leads_to_the_sources_of_values(view: str) -> None:
             assert "[4 Chip]" in text
             assert "Sources" in text
             assert "neuron-monitor neuroncore_utilization" in text
+            assert "from sysfs stats/power/utilization" in text
+            assert "no Neuron interface has a temperature" in text
         await pilot.press("p")
         assert "neuron-monitor neuroncore_utilization" not in pilot.text()
 

@@ -134,6 +134,8 @@ async def test_without_alerts_the_charts_are_of_the_fleet(size: tuple[int, int])
 def test_charts_get_what_list_and_details_leave() -> None:
     assert AlertSpace.share(240, 63, 0, is_large=False) == AlertSpace(13, 40)
     assert AlertSpace.share(120, 33, 0, is_large=False) == AlertSpace(0, 23)
+    # An empty list needs room for its text.
+    assert AlertSpace.share(120, 40, 0, 17, is_large=False).charts < 40 - 17
     for listed in (1, 10, 200):
         space = AlertSpace.share(240, 63, listed, is_large=False)
         assert space.details >= DETAILS

@@ -312,22 +312,25 @@ class AlertSpace(NamedTuple):
     charts: int = 0
 
     @staticmethod
-    def share(width: int, height: int, listed: int, *, is_large: bool) -> AlertSpace:
+    def share(
+        width: int, height: int, listed: int, words: int = 0, *, is_large: bool
+    ) -> AlertSpace:
         """Return how a view's rows are shared out.
 
         Args:
             width: Cells of the view.
             height: Its rows.
             listed: Rows that the list would fill.
+            words: Lines of text that an empty list has instead.
             is_large: Whether the details are to have most of the room.
         """
         # An empty list needs only its text, and has no details.
-        list_rows = in_steps(listed + 2)
+        list_rows = in_steps((listed or words) + 2)
         if width < ROOMY_FROM or height < ROOMY_ROWS:
             rows = max(3, height - 8) if is_large else min(22, max(4, height * 3 // 8))
-            if not listed and width >= CHARTS_FROM:
+            if not listed:
                 rows = 0
-            elif listed and width < CHARTS_FROM and not is_large:
+            elif width < CHARTS_FROM and not is_large:
                 # There are no charts, so that what a short list leaves is the details'.
                 rows = max(rows, min(DETAILS, height - 2 - in_steps(listed + 1)))
             spare = (
@@ -505,7 +508,9 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
             return
         if width < CHARTS_FROM:
             height = min(height, self._body.size.height + 1)
-        space = AlertSpace.share(width, height, self.current.count, is_large=self._is_large)
+        shown = self.current
+        words = len(shown.words)
+        space = AlertSpace.share(width, height, shown.count, words, is_large=self._is_large)
         self.details.styles.height = space.details
         self.charts.lend(space.charts)
 

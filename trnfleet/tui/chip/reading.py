@@ -22,6 +22,7 @@ from trnfleet.domain.metrics import (
     METRICS,
     Kind,
     Metric,
+    Provider,
     Scope,
 )
 from trnfleet.monitor.freshness import Freshness
@@ -346,7 +347,8 @@ def _provenance(metric: Metric, descriptor: Descriptor | None) -> Provenance:
         return Provenance(metric, "unknown", "no descriptor has come")
     column = next((column for column in descriptor.columns if column.name == metric.name), None)
     if column is None:
-        return Provenance(metric, "not sent", "its publisher has no such column")
+        is_told = metric.source is Provider.HOST
+        return Provenance(metric, "not sent", f"{'from ' * is_told}{metric.real_source}")
     if descriptor.origin == "simulated":
         return Provenance(metric, "simulated", metric.source or metric.real_source)
     source = "; ".join(filter(None, (column.cover_text, metric.real_source)))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.address import Names
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.problems.problem import Problem
+    from trnfleet.monitor.store.jobs import ClaimedFigures
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
     from trnfleet.wire.messages import JobMessage
@@ -87,14 +88,14 @@ def look(state: str) -> StateLook:
     return StateLook(glyph, theme.BASE if severity is None else theme.SEVERITY_STYLE[severity])
 
 
-def pace(job: JobMessage) -> str:
-    """Return how fast a job goes, in the terms of its kind."""
+def pace(job: JobMessage, claimed: ClaimedFigures | None = None) -> str:
+    """Return how fast a job goes, in the terms of its kind; else how busy its claimed chips are."""
     if job.tokens_per_s is not None:
         return f"{bare(job.tokens_per_s, '')} tok/s"
     if job.steps_per_s is not None:
         # Steps take seconds: below one a second, the time of one says more.
         return f"{job.steps_per_s:.3g} step/s"
-    return "n/a"
+    return "n/a" if claimed is None else f"NC {with_unit(claimed.nc_util_pct, '%')}"
 
 
 class JobPlan(NamedTuple):
@@ -110,17 +111,25 @@ class JobPlan(NamedTuple):
     has_kind: bool
 
     @staticmethod
-    def arrange(width: int, longest: int) -> JobPlan:
-        """Return the columns with room beside names of up to `longest` characters."""
+    def arrange(width: int, longest: int, known: Sequence[bool] = (True,) * 5) -> JobPlan:
+        """Return the columns with room beside names of up to `longest` characters.
+
+        Args:
+            width: Cells.
+            longest: Cells of the longest name.
+            known: Whether any job has MFU, step time, lost steps, restarts and kind.
+        """
         # Sign and gaps, state, pace.
         state = STATE_WIDE if width >= _WIDE_FROM else STATE_NARROW
         left = width - 3 - (1 + state) - (1 + PACE)
         name_width = min(NAME_MOST, max(NAME_LEAST, longest))
         shown: list[bool] = []
-        for cells in (8, STEP + BASE + 2, 9, 10, 10):
-            fits = left - cells >= name_width and all(shown)
-            shown.append(fits)
-            left -= cells if fits else 0
+        has_room = True
+        for cells, is_known in zip((8, STEP + BASE + 2, 9, 10, 10), known, strict=True):
+            # Nothing narrow takes the place of what is too wide.
+            has_room = has_room and (left - cells >= name_width or not is_known)
+            shown.append(has_room and is_known)
+            left -= cells if shown[-1] else 0
         state += max(0, min(left - name_width, STATE_WIDE - state))
         return JobPlan(max(NAME_LEAST, min(left, name_width)), state, *shown)
 
@@ -181,13 +190,14 @@ class JobList(FleetList["JobMessage"]):
         return row.job
 
     def plan(self, width: int) -> JobPlan:
-        return JobPlan.arrange(
-            width - self._room_of_alerts,
-            max(
-                map(cell_len, map(self.monitor.ingest.names.job, self.monitor.ingest.jobs)),
-                default=0,
-            ),
-        )
+        names, jobs = self.monitor.ingest.names, self.monitor.ingest.jobs
+        fields = [
+            (job.mfu, job.step_time_s, job.steps_lost, job.restarts, job.kind)
+            for job in jobs.values()
+        ]
+        known = [any(value is not None for value in values) for values in zip(*fields, strict=True)]
+        longest = max(map(cell_len, map(names.job, jobs)), default=0)
+        return JobPlan.arrange(width - self._room_of_alerts, longest, known or (True,) * 5)
 
     @property
     def _room_of_alerts(self) -> int:
@@ -236,10 +246,12 @@ class JobList(FleetList["JobMessage"]):
             selected = self.has_focus and number == self.row
             fill = theme.SELECTED_QUIET if selected else theme.BASE
             target = self.target_of(job)
+            claimed = self.monitor.ingest.job_table.claimed_figures(job.job, self.monitor.store)
             parts = row(
                 job,
                 plan,
                 running.slowdown_pct(job) if plan.has_step else None,
+                claimed,
                 name=self.monitor.ingest.names.job(job.job),
                 selected=selected,
                 age_s=self.monitor.job_age_s(job.job),
@@ -250,7 +262,7 @@ class JobList(FleetList["JobMessage"]):
             )
             if self.lines_per_row > 1:
                 quiet = theme.SELECTED_QUIET if selected else theme.QUIET
-                below = fit(f"└ {self._below(job, plan, room - 5)}", max(1, room - 3))
+                below = fit(f"└ {self._below(job, plan, claimed, room - 5)}", max(1, room - 3))
                 made.append(text_line([(f"   {below}", linked(quiet, target))], width, fill))
         return made
 
@@ -276,18 +288,18 @@ class JobList(FleetList["JobMessage"]):
         if self.picked is not None:
             self.post_message(Pressed(self.target_of(self.picked)))
 
-    def _below(self, job: JobMessage, plan: JobPlan, room: int) -> str:
+    def _below(
+        self, job: JobMessage, plan: JobPlan, claimed: ClaimedFigures | None, room: int
+    ) -> str:
         """Return a job's second line: cause of trouble, else place, and fault cost."""
         problem = problem_of(self._alerts, job.job)
         names = self.monitor.ingest.names
         first = names.segment(job.on[0])[:40] if job.on else ""
         whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
-        jobs = self.monitor.ingest.job_table
-        claimed = jobs.claimed_figures(job.job, self.monitor.store)
         if claimed is not None:
             busy = with_unit(claimed.nc_util_pct, "%")
             used = with_unit(claimed.hbm_used_bytes, "bytes")
-            source = plain(jobs.sources[job.job])
+            source = plain(self.monitor.ingest.job_table.sources[job.job])
             whole = (
                 f"{place}: {counted(claimed.chips, 'chip')} claimed ({source}), {busy}, HBM {used}"
             )
@@ -350,6 +362,7 @@ def row(
     job: JobMessage,
     plan: JobPlan,
     slowdown_pct: float | None = None,
+    claimed: ClaimedFigures | None = None,
     *,
     name: str = "",
     selected: bool = False,
@@ -361,6 +374,7 @@ def row(
         job: The job.
         plan: The columns.
         slowdown_pct: By how much its steps take longer than usual; None where that is not known.
+        claimed: Figures of the chips that it claims.
         name: Its display name; the segment by default.
         selected: Whether the cursor is on it.
         age_s: Seconds since its chips were last heard; None while any is live. It has no pace then.
@@ -377,7 +391,7 @@ def row(
     ]
     if age_s is None:
         parts.append((f" {_cut(plain(job.state), plan.state):{plan.state}}", style))
-        parts.append((f" {pace(job):>{PACE}}", body))
+        parts.append((f" {pace(job, claimed):>{PACE}}", body))
     else:
         parts.append((_last_known(job, age_s, 2 + plan.state + PACE), style))
     if plan.has_mfu:

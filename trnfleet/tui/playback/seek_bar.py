@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.message import Message
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.address import NO_NAMES
 from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.fleet_state import LOADING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
+    from trnfleet.domain.address import Names
     from trnfleet.monitor.replay.marks import Mark
     from trnfleet.tui.state.context import UiContext
 
@@ -258,6 +260,7 @@ def seek_line(
     seek: Seek,
     width: int,
     marks: Sequence[Mark] = (),
+    names: Names = NO_NAMES,
 ) -> SeekLine:
     """Return the whole line for a width.
 
@@ -267,8 +270,9 @@ def seek_line(
         seek: The playback.
         width: Cells.
         marks: Alerts and events, in order of time.
+        names: Display names of their places.
     """
-    words = _words(seek, marks)
+    words = _words(seek, marks, names)
     track_cells = round(width * GOOD_TRACK)
     for name, room in _SHRINKING:
         if _used(words) + track_cells <= width:
@@ -276,7 +280,7 @@ def seek_line(
         if not room:
             words.pop(name, None)
         elif name in words:
-            words[name] = _shortened(name, room, seek, marks)
+            words[name] = _shortened(name, room, seek, marks, names)
     cells = max(1, width - _used(words))
     left = _side(words, _LEFT)
     right = _side(words, _RIGHT)
@@ -313,7 +317,9 @@ _SHRINKING = (
 form (1), or to nothing (0)."""
 
 
-def _shortened(name: str, room: int, seek: Seek, marks: Sequence[Mark]) -> tuple[str, Style]:
+def _shortened(
+    name: str, room: int, seek: Seek, marks: Sequence[Mark], names: Names
+) -> tuple[str, Style]:
     """Return the short form of a text."""
     if name == "loop":
         return "↻", theme.BAR_SEEK
@@ -321,10 +327,12 @@ def _shortened(name: str, room: int, seek: Seek, marks: Sequence[Mark]) -> tuple
         return f"thinned 1/{seek.one_in}", theme.BAR_SEEK
     if name == "rate":
         return _rate(seek, is_short=True), theme.BAR_SEEK
-    return (_short_back(seek), theme.BAR_SEEK) if name == "back" else _note(seek, marks, room)
+    if name == "back":
+        return _short_back(seek), theme.BAR_SEEK
+    return _note(seek, marks, names, room)
 
 
-def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
+def _words(seek: Seek, marks: Sequence[Mark], names: Names) -> dict[str, tuple[str, Style]]:
     """Return every text beside the bar, by name."""
     is_playing = seek.mode is Mode.PLAYING
     mode = (
@@ -345,7 +353,7 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
         "start": (_end_text(seek.start_ns, seek), theme.BAR_SEEK_QUIET),
         "end": (_end_text(seek.end_ns, seek), theme.BAR_SEEK_QUIET),
         "back": (back_text(seek).ljust(_longest_back(seek)), theme.BAR_SEEK),
-        "note": _note(seek, marks, _LONG_NOTE),
+        "note": _note(seek, marks, names, _LONG_NOTE),
     }
     if seek.kept_s > seek.span_ns / NS_PER_S:
         words["kept"] = (
@@ -394,7 +402,7 @@ def _clock(span_ns: int) -> str:
     return duration(span_ns // NS_PER_S, DurationStyle.CLOCK)
 
 
-def _note(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
+def _note(seek: Seek, marks: Sequence[Mark], names: Names, room: int) -> tuple[str, Style]:
     """Return the note in exactly `room` cells: missing alerts, or the last mark.
 
     Gaps in events and alerts come first, then the last mark before the position. An empty text has
@@ -411,7 +419,7 @@ def _note(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
     if last is None or seek.position_ns - last.time_ns > near_ns or room < _SHORT_NOTE:
         return " " * room, theme.BAR_SEEK
     _, glyph, style = mark_look(last)
-    where = last_segments(plain(last.target))
+    where = last_segments(plain(names.address(last.target)))
     return fit(f"{glyph} {where + ': ' if where else ''}{plain(last.text)}", room), style
 
 
@@ -479,7 +487,8 @@ class SeekBar(Bar):
     def _line(self, width: int) -> list[Parts]:
         if self._playback is None or self._drawn is None:
             return []
-        line = seek_line(self._drawn, width, self._playback.marks)
+        names = NO_NAMES if self._of is None else self._of.monitor.ingest.names
+        line = seek_line(self._drawn, width, self._playback.marks, names)
         self._track = line.track
         return [line.parts]
 

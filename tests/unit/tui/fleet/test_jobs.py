@@ -9,6 +9,7 @@ import pytest
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.store.jobs import ClaimedFigures
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of
@@ -87,6 +88,17 @@ def test_what_faults_cost() -> None:
     serving = text_of(row(job(tokens_per_s=1_790.0, restarts=0.0), WIDE))
     assert "1.79k tok/s" in serving
     assert serving.split()[-2:] == ["n/a", "0"]
+
+
+def test_a_claimed_job_tells_how_busy_its_chips_are() -> None:
+    """It has no pace, and columns that no job knows have no room."""
+    claimed = ClaimedFigures(16, 91.4, 5e11)
+    plan = JobPlan.arrange(90, 12, (False, False, False, False, True))
+    assert plan.has_kind
+    text = text_of(row(job(), plan, None, claimed))
+    assert "NC 91.4 %" in text
+    assert "n/a" not in text
+    assert text_of(head(1, plan)).split() == ["Jobs", "1", "state", "pace", "kind"]
 
 
 def test_a_state_is_whole_if_there_is_room() -> None:

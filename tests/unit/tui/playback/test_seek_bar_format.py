@@ -7,6 +7,7 @@ from support.tui.fake_playback import START_NS
 from support.tui.past_app import HOUR, MIN, seek
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.domain.address import Names
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.controls import Mode
 from trnfleet.monitor.replay.marks import Mark
@@ -81,6 +82,13 @@ class TestSeekLine:
         assert "13:58:21 ├" in text
         assert "┤ 14:08:21" in text
         assert "✖ uc1/us-0001: it is hot" in text
+
+    def test_a_mark_has_the_display_name_of_its_instance(self) -> None:
+        marks = [mark(seek().position_ns, "alert", Severity.CRITICAL)]
+        place = marks[0].target + "/i-0123"
+        names = Names({place: "rack7.node2"}, {}, {})
+        line = seek_line(seek(), 240, [marks[0]._replace(target=place)], names)
+        assert "✖ us-0001/rack7.node2: it is hot" in text_of(line.parts)
 
     @pytest.mark.parametrize(
         ("state", "width", "words"),
