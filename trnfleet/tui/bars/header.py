@@ -155,6 +155,8 @@ def figures(summary: Summary) -> list[Item]:
     efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
     power = with_unit(mean.power_w, "W")
     cap = f"{power} of {with_unit(mean.power_cap_w, 'W')}"
+    # Where only some chips know their power, their number stands in place of the cap.
+    is_part = 0 < summary.announced.chips(["power_w"]) < summary.chips
     return [
         Item(
             f"{label} {part}".rstrip().ljust(len(usual)), part or short.ljust(len(usual)), "", 0, 1
@@ -163,7 +165,7 @@ def figures(summary: Summary) -> list[Item]:
         _item("mfu_pct", mean.mfu_pct, 6, 2),
         *(
             [Item("power", "", cap, 18, 3, power, 7)]
-            if mean.power_cap_w
+            if mean.power_cap_w and not is_part
             else _first_known(summary, 7, 3, "power_w", "hbm_used_bytes")
         ),
         *_headroom(mean),

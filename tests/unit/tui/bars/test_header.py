@@ -3,9 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from trnfleet.monitor.problems.problem import ProblemCounts
+from trnfleet.monitor.store.announced import Announced, bits_of
 from trnfleet.tui import theme
 from trnfleet.tui.bars.header import header
 from trnfleet.tui.widgets.cells import text_of, width_of
@@ -170,6 +172,14 @@ def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
         if target_of(style) == ClickTarget(TargetKind.PLACE, mean.hottest_chip or "")
     ]
     assert [text.strip() for text in leads] == ["88.1 °C", "0001-2/07"]
+
+
+def test_power_of_a_part_of_the_fleet_says_of_how_many_chips(summary: Summary) -> None:
+    mean = replace(summary.mean, power_w=61_100.0, power_cap_w=96_000.0)
+    kinds = np.array([bits_of(["power_w"]), 0], np.uint64)
+    chips = np.array([16, summary.chips - 16])
+    told = replace(summary, mean=mean, announced=Announced(kinds, chips // 16, chips))
+    assert "power 61.1 kW of 16 chips" in text_of(header(told, LINK, 160, ProblemCounts())[1])
 
 
 def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
