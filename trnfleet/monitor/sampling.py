@@ -88,9 +88,11 @@ class Sampling:
         passed_s = now_s - self.history_s + 1e-6
         is_first = self.history_s < 0
         is_due = passed_s >= 1.0 and messages > 0
+        is_current = rollups.ready and rollups.generation == store.generation
         if is_due and is_first:
             is_due = self._is_complete(store, rollups, now_s)
-        elif not may_sample:
+        elif not may_sample or (rollups.ready and not is_current):
+            # The layout has just changed: the next pass stands for this second, too.
             is_due = False
         ends_s: list[float] = []
         if is_due:
@@ -105,7 +107,7 @@ class Sampling:
             for _ in ends_s:
                 history.push(store, rollups)
             self.rate.read(now_s, messages, store.usual_period_s)
-        if rollups.ready and rollups.generation == store.generation:
+        if is_current:
             frozen = rollups.frozen()
             is_new = frozen.layout is not self.averages.layout
             self.averages = self.averages.followed(frozen, speed)

@@ -6,6 +6,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
+from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.history import KEPT, MAX_SAMPLES, History
 
 
@@ -164,6 +165,28 @@ async def test_silence_and_pauses_are_gaps() -> None:
     await feed.clock.advance(10)
     feed.tick()
     assert len(series(feed, "")) - before == 10
+
+
+async def test_a_host_that_comes_during_a_pass_costs_no_sample() -> None:
+    """The next pass stands for both seconds: a chart's time is counted in samples."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    first, *others = feed.layout.instances
+    feed.describe([first])
+    feed.tick([first])
+    await feed.advance(1)
+    history = feed.monitor.history
+    before = history.samples
+    for path in others:
+        await feed.clock.advance(1)
+        work = feed.monitor.passing()
+        next(work)
+        feed.monitor.apply(feed.announcements([path]))
+        feed.monitor.lay_out()
+        finish(work)
+        await feed.advance(1)
+    assert history.samples - before == 2 * len(others)
+    assert not history.gaps_since(0)
 
 
 async def test_the_samples_of_another_history_go_before_the_own_ones() -> None:
