@@ -144,7 +144,7 @@ def _job_at(readings: Readings, place: str) -> str:
     if node is None:
         return ""
     covered = readings.layout.instance_range(node)
-    numbers = set(readings.store.job_of[covered.start : covered.stop].tolist())
+    numbers = set(readings.job_of[covered.start : covered.stop].tolist())
     names = readings.tables[Scope.JOB].names
     if len(numbers) != 1 or not 0 <= (number := numbers.pop()) < len(names):
         return ""

@@ -259,7 +259,7 @@ class _JobChips:
             places[alert.target]: alert.fingerprint for alert in firing if alert.target in places
         }
         self._owner = readings.layout.instance_of_chip
-        self._job_of = readings.store.job_of
+        self._job_of = readings.job_of
         self.flags: NDArray[np.bool_] = np.isin(self._job_of, list(self._by_job))[self._owner]
 
     def find(self, chip: int) -> str:

@@ -105,11 +105,14 @@ class Readings:
     """True if the monitor cannot hear its sources. Then only pipeline rules are evaluated."""
     unsettled: NDArray[np.bool_] | None = None
     """Instances heard for too short a time to call them silent; None for none."""
+    job_of: NDArray[np.int32] = field(init=False)
+    """Number of each instance's job in `tables`: jobs may be placed anew during an evaluation."""
     _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)
     _revision: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.job_of = self.store.job_of.copy()
         self._generation = self.store.generation
         self._revision = self.store.revision
 
@@ -311,7 +314,7 @@ class Readings:
 
     def job_of_chips(self, rows: Rows) -> NDArray[np.int32]:
         """Return the job number of each chip, -1 for none."""
-        return self.store.job_of[self.layout.instance_of_chip[rows]]
+        return self.job_of[self.layout.instance_of_chip[rows]]
 
     @cached_property
     def job_slowdowns(self) -> NDArray[np.float64]:
@@ -330,7 +333,7 @@ class Readings:
         return np.array([state in PREPARING for state in states], np.float64)
 
     def _job_rows(self, job: int) -> Rows:
-        return self.layout.chip_rows(np.flatnonzero(self.store.job_of == job))
+        return self.layout.chip_rows(np.flatnonzero(self.job_of == job))
 
     def _chip_values(self, figure: str, rows: Some) -> NDArray[np.float64]:
         if figure == "links_down":
@@ -339,7 +342,7 @@ class Readings:
             up = self.store.columns["links_up"][rows]
             return np.where(up == BY_NAME["links_up"].top, np.nan, _POPCOUNT[links & ~up])
         if figure in {JOB_SLOWDOWN, JOB_PREPARES}:
-            jobs = self.store.job_of[self.layout.instance_of_chip[rows]]
+            jobs = self.job_of[self.layout.instance_of_chip[rows]]
             of_jobs: NDArray[np.float64] = (
                 np.append(self.job_slowdowns, np.nan)
                 if figure == JOB_SLOWDOWN

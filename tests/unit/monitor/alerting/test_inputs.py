@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.monitor.alert_bench import AlertBench
 
-from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.alerts.signals import JOB_SLOWDOWN, Scope
 from trnfleet.monitor.alerting.named_targets import jobs_table
 
 
@@ -41,3 +41,14 @@ def test_efa_is_no_figure_of_a_job_within_one_ultraserver() -> None:
     bench.readings()
     table = jobs_table(bench.jobs, bench.store, bench.rollups)
     assert list(table.column("efa_tx_bytes_per_s")) == [None, pytest.approx(8e9)]
+
+
+def test_jobs_placed_during_an_evaluation_count_from_the_next_on() -> None:
+    """Numbers of jobs and their table are of one instant, so that no chip gets another's figure."""
+    bench = AlertBench([("uc1/standalone/trn2-0001", "trn2.48xlarge")], ())
+    bench.job("first", "uc1/standalone/trn2-0001")
+    readings = bench.readings()
+    bench.store.job_of[:] = len(readings.tables[Scope.JOB].names)
+    chips = np.arange(16)
+    assert readings.job_of_chips(chips).tolist() == [0] * 16
+    assert np.isnan(readings.values(Scope.CHIP, JOB_SLOWDOWN, chips)).all()

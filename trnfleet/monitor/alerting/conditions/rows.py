@@ -102,7 +102,7 @@ class SlowJobRows(FigureRows):
         """Return the chips of the jobs that match."""
         yield from readings.checkpoint()
         jobs = np.flatnonzero(compare(self.condition, readings.job_slowdowns))
-        return readings.layout.chip_rows(np.flatnonzero(np.isin(readings.store.job_of, jobs)))
+        return readings.layout.chip_rows(np.flatnonzero(np.isin(readings.job_of, jobs)))
 
 
 class MissingLinkRows(FigureRows):
