@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.cli.output import MOST_SHOWN, row_lines, table_lines
+from trnfleet.cli.output import MOST_SHOWN, row_lines
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.relays import CellRelays
 from trnfleet.domain.alerts.watches import WatchPresence, receiver_error_text
@@ -34,7 +34,6 @@ from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.problems.texts import problem_facts
-from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.monitor.store.announced import unknown_text
 from trnfleet.monitor.store.jobs import CLAIMED
 from trnfleet.monitor.store.last_known import LAST_KNOWN
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
-    from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.services.live_monitor import BrokerState, Observation
@@ -109,20 +107,6 @@ SUMMED = (
     "tflops",
 )
 """Figures with a meaningful sum over fleets. An unknown one adds nothing."""
-HEADS = (
-    "state",
-    "reservation",
-    "what",
-    "used",
-    "util",
-    "next",
-    "terminates",
-    "idle per hour",
-    "fee",
-    "extension",
-)
-"""Columns of the reservations."""
-
 Rows = list[tuple[str, str]]
 
 
@@ -177,21 +161,6 @@ class FleetReport:
             ]
             rows.insert(1, ("brokers", ", ".join(states)))
         return "\n".join(row_lines(rows, _WIDTH))
-
-    def reservation_facts(self) -> dict[str, Any]:
-        """Return its reservations as JSON values."""
-        error = {"error": self.error} if self.error else {}
-        return {
-            "fleet": self.fleet,
-            "reservations": [] if self.state is None else facts_of(self.state.monitor),
-            **error,
-        }
-
-    def reservation_text(self) -> str:
-        """Return its reservations as text."""
-        if self.state is None:
-            return plain(self.error, LONGEST)
-        return "\n".join(lines_of(self.state.monitor))
 
 
 @dataclass(frozen=True)
@@ -660,101 +629,6 @@ def broker_text(broker: BrokerHealth) -> str:
 
 def _or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def facts_of(monitor: Monitor) -> list[dict[str, Any]]:
-    """Return a fleet's reservations as JSON values."""
-    use = _use(monitor)
-    return [reservation_facts(reservation, use) for reservation in monitor.reservations.table()]
-
-
-def lines_of(monitor: Monitor) -> list[str]:
-    """Return a fleet's reservations as text."""
-    return reservation_lines(monitor.reservations.table(), _use(monitor), monitor.moment().time_ns)
-
-
-def _use(monitor: Monitor) -> MeanUse:
-    return MeanUse(monitor.averages, monitor.store.generation)
-
-
-def reservation_facts(reservation: Reservation, use: MeanUse) -> dict[str, Any]:
-    """Return a reservation as JSON values.
-
-    They are EC2's fields as published, and figures from telemetry and time. Money is decimal text,
-    times are RFC 3339, unknown values are null. `nc_util_pct` is the present value, `mean` the mean
-    of the last seconds, as in the fleet's own figures.
-
-    Args:
-        reservation: The reservation.
-        use: Its mean utilisation.
-    """
-    message = reservation.message
-    return {
-        "id": message.id,
-        "type": message.type,
-        "state": message.state.value,
-        "is_current": reservation.is_current,
-        "reservation_ids": message.reservation_ids,
-        "instance_type": message.instance_type,
-        "ultraserver_type": message.ultraserver_type,
-        "zone": message.zone,
-        "on": message.on,
-        "instances": message.instances,
-        "launched": message.launched,
-        "unavailable": message.unavailable,
-        "used": reservation.used,
-        "unknown": reservation.unknown,
-        "nc_util_pct": reservation.util_pct,
-        "mean": {"seconds": use.seconds, "nc_util_pct": use.util_pct(reservation)},
-        "start": message.start,
-        "end": message.end,
-        "terminates": message.terminates,
-        "end_s": reservation.to_end_s,
-        "termination_s": reservation.to_termination_s,
-        "fee": message.fee,
-        "currency": message.currency,
-        "fee_per_h": None if reservation.fee_per_h is None else f"{reservation.fee_per_h:.4f}",
-        "idle_per_h": None if reservation.idle_per_h is None else f"{reservation.idle_per_h:.4f}",
-        "interconnect": None if message.interconnect is None else message.interconnect.value,
-        "can_extend": reservation.can_extend,
-        "why_not": reservation.why_not,
-        "is_near_end": reservation.is_near_end,
-        "is_idle": reservation.is_idle,
-    }
-
-
-def reservation_lines(table: Sequence[Reservation], use: MeanUse, time_ns: int) -> list[str]:
-    """Return the table of reservations, with the time of its countdowns above.
-
-    It also states the period of the mean utilisation.
-    """
-    from trnfleet.tui.format import reservations as words  # noqa: PLC0415  it loads Textual
-
-    if not table:
-        return ["no reservations"]
-    rows: list[tuple[str, ...]] = [HEADS]
-    for reservation in table:
-        message = reservation.message
-        rows.append(
-            (
-                words.state_text(reservation, use.util_pct(reservation)),
-                message.id,
-                words.what_text(reservation),
-                words.used_text(reservation),
-                words.util_text(reservation, use.util_pct(reservation)),
-                words.until_text(reservation),
-                words.termination_text(reservation),
-                ""
-                if reservation.idle_per_h is None
-                else words.money(reservation.idle_per_h, message.currency),
-                words.money(words.fee_of(reservation), message.currency if message.fee else ""),
-                words.extension_text(reservation),
-            )
-        )
-    return [
-        f"reservations at {format_rfc3339(time_ns)}, util: {mean_label(use.seconds)}",
-        *table_lines(rows),
-    ]
 
 
 def total_facts(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -36,13 +36,13 @@ class UsageRow(NamedTuple):
     watched_s: float
     used_s: float
     """Instance-seconds that were used."""
-    util_s: float
-    """Utilisation in percent, times the seconds watched."""
+    util_pct: float | None
+    """Mean utilisation while an instance was live."""
     reserved_h: Decimal
     """Instance-hours that were reserved."""
     fee: Decimal | None
     idle_fee: Decimal | None
-    """Fee of live, unused capacity."""
+    """Fee of unused capacity, live or free."""
 
 
 async def watch_usage(
@@ -114,8 +114,11 @@ class _Sum:
     used_s: float = 0.0
     """Instance-seconds that were used."""
     idle_s: float = 0.0
-    """Instance-seconds that were live and not used."""
+    """Instance-seconds that were live and not used, or free."""
+    live_s: float = 0.0
+    """Seconds with a live instance."""
     util_s: float = 0.0
+    """Utilisation in percent, times these seconds."""
 
 
 class UsageReport:
@@ -223,13 +226,15 @@ class UsageReport:
             total = self._sums.setdefault(message.id, _Sum(reservation))
             total.last = reservation
             total.reserved_s += message.instances * seconds
-            if is_watched and reservation.used is not None and reservation.util_pct is not None:
+            if is_watched and reservation.used is not None:
                 total.watched_s += seconds
                 total.used_s += reservation.used * seconds
                 total.idle_s += (
                     max(message.instances - reservation.unknown - reservation.used, 0) * seconds
                 )
-                total.util_s += reservation.util_pct * seconds
+                if reservation.util_pct is not None:
+                    total.live_s += seconds
+                    total.util_s += reservation.util_pct * seconds
 
     def _row(self, total: _Sum) -> UsageRow:
         reservation = total.last
@@ -250,7 +255,7 @@ class UsageReport:
             reservation,
             total.watched_s,
             total.used_s,
-            total.util_s,
+            total.util_s / total.live_s if total.live_s else None,
             hours,
             fee,
             idle,

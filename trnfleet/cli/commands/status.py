@@ -93,6 +93,7 @@ def command(
       trnfleet status --broker mqtt://127.0.0.1:1883 --reservations
       trnfleet status --recording night.mcap --at 03:10 --json
     """
+    from trnfleet.cli.reservation_report import fleet_facts, fleet_text
     from trnfleet.cli.status_report import VERSION, FleetReport, total_facts, total_text
     from trnfleet.services.live_monitor import Observation, observe_fleets
 
@@ -129,7 +130,7 @@ def command(
     is_healthy = all(report.is_healthy for report in reports)
     if as_json:
         made = [
-            report.reservation_facts() if reservations else {**report.facts(), **source}
+            fleet_facts(report) if reservations else {**report.facts(), **source}
             for report in reports
         ]
         if is_of_several:
@@ -138,7 +139,7 @@ def command(
         else:
             print_json(made[0]["reservations"] if reservations else made[0])
     else:
-        texts = [report.reservation_text() if reservations else report.text() for report in reports]
+        texts = [fleet_text(report) if reservations else report.text() for report in reports]
         if is_of_several and reservations:
             texts = [
                 f"fleet {report.fleet}\n{text}" for report, text in zip(reports, texts, strict=True)

@@ -70,7 +70,8 @@ def command(
     """Measure the use of reserved capacity, and print CSV: a line for each reservation and interval.
 
     The period starts now; the hours of a simulated fleet pass as fast as it runs. Capacity without telemetry, or during a jump in
-    time, counts as reserved and paid for, but as neither used nor idle. Press ctrl+c to end the period early.
+    time, counts as reserved and paid for, but as neither used nor idle. Capacity that EC2 has not launched is idle. Press ctrl+c to
+    end the period early.
 
     \b
     Examples:
@@ -110,7 +111,7 @@ def cells(row: UsageRow) -> tuple[object, ...]:
         message.instances,
         f"{watched_s:.0f}",
         f"{row.used_s / watched_s:.3f}" if watched_s else "",
-        f"{row.util_s / watched_s:.2f}" if watched_s else "",
+        "" if row.util_pct is None else f"{row.util_pct:.2f}",
         f"{row.reserved_h:.4f}",
         f"{row.used_s / 3_600:.4f}",
         "" if row.fee is None else f"{row.fee:.4f}",

@@ -58,10 +58,7 @@ def problems_of(
     running = jobs_of(state)
     named = Named(
         {name: job.on for name, job in jobs.items()},
-        {
-            reservation.message.id: reservation.message.on
-            for reservation in state.reservations.table()
-        },
+        {reservation.message.id: reservation.on for reservation in state.reservations.table()},
     )
     known = alerts.rules if rules is None else rules
     instant_ns = alerts.instant.now_ns if now_ns is None else now_ns

@@ -15,6 +15,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.address import Level
+from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
 from trnfleet.errors import WireError
@@ -69,6 +70,9 @@ class Reservation:
     message: ReservationMessage
     rows: tuple[range, ...]
     """Its instance rows in the present layout, ascending and disjoint. Empty if unknown."""
+    on: tuple[str, ...]
+    """Its part of the fleet: the message's addresses and ranges, or the addresses of the instances
+    with its EC2 ids."""
     starts_ns: int
     ends_ns: int | None
     terminates_ns: int | None
@@ -80,9 +84,12 @@ class Reservation:
     """Seconds until its instances begin to be terminated; negative after it."""
     used: int | None
     """Instances of it that do something: their cores' mean utilisation is above `IDLE_BELOW_PCT`
-    now. None while it is not active, and where no instance of it is live."""
+    now. None while it is not active, and where no instance of it is live or free."""
     unknown: int
     """Its instances without any live data."""
+    not_launched: int
+    """Capacity in which EC2 runs no instance: paid and idle, whatever telemetry says. 0 for
+    messages with addresses, which name all that is reserved."""
     util_pct: float | None
     """Mean NeuronCore utilisation of its live instances now; over the last seconds in `means.py`.
     """
@@ -98,7 +105,7 @@ class Reservation:
     is_near_end: bool
     """It is active and less than `NEAR_END_S` from the first termination."""
     is_idle: bool
-    """It is active and nothing of it is in use."""
+    """It is active and all of it is known to be idle."""
     is_current: bool = True
     """Whether its publisher is online; else it is as last known."""
     pays_ns: int | None = None
@@ -168,14 +175,21 @@ class ReservationMembers:
         """Layout generation that `rows` belongs to."""
         self.rows: dict[str, tuple[range, ...]] = {}
         """By reservation: ascending and apart; none where nothing is known."""
+        self.on: dict[str, tuple[str, ...]] = {}
+        """Addresses and ranges, by reservation."""
+        self.by_id: dict[str, dict[str, str]] = {}
+        """Address by EC2 id, by reservation that names such."""
         self._places: dict[str, tuple[str, ...]] = {}
         """Addresses and ranges of reservations that name such."""
         self._ec2_ids: dict[str, tuple[str, ...]] = {}
         """EC2 ids of reservations that name no addresses."""
         self._due: set[str] = set()
         """Reservations whose rows must be found again."""
-        self._addresses: dict[str, str] = {}
-        """Of instances, by EC2 id, as far as described."""
+        self._addresses: dict[str, list[str]] = {}
+        """Of instances, by EC2 id, as far as described. Several if a host has moved, and its former
+        descriptor is still there."""
+        self._moved: set[str] = set()
+        """Reservations with such an instance."""
         self._searched: set[str] = set()
         """EC2 ids already searched, found or not."""
         self._described = -1
@@ -193,37 +207,57 @@ class ReservationMembers:
 
     def remove(self, name: str) -> None:
         """Forget a reservation."""
-        for table in (self.rows, self._places, self._ec2_ids):
+        for table in (self.rows, self.on, self.by_id, self._places, self._ec2_ids):
             table.pop(name, None)
         self._due.discard(name)
+        self._moved.discard(name)
 
-    def find(self, layout: Layout, generation: int, descriptors: Descriptors) -> Slices[None]:
+    def find(
+        self, layout: Layout, generation: int, descriptors: Descriptors, live: NDArray[np.bool_]
+    ) -> Slices[None]:
         """Bring `rows` up to date in slices; left half-way, the next call goes on.
 
         Args:
             layout: The present layout.
             generation: Its generation.
             descriptors: They have the EC2 ids of instances.
+            live: Mask of live instances.
         """
         if generation != self.generation:
             self.generation = generation
             self._due = set(self._places)
         yield from self._find_addresses(descriptors)
+        self._due |= self._moved
         count = 0
         while self._due and self.generation == generation:
             name = next(iter(self._due))
-            targets = self._places[name] or [
-                self._addresses[ec2_id]
-                for ec2_id in self._ec2_ids[name]
-                if ec2_id in self._addresses
-            ]
-            covered = [layout.find_instances(target) for target in targets]
+            by_id = self.by_id[name] = self._choose_addresses(name, layout, live)
+            on = self.on[name] = self._places[name] or tuple(by_id.values())
+            covered = [layout.find_instances(target) for target in on]
             self.rows[name] = _joined([run for run in covered if run])
             self._due.discard(name)
-            count += len(targets)
+            count += len(on)
             if count >= SLICE:
                 count = 0
                 yield
+
+    def _choose_addresses(
+        self, name: str, layout: Layout, live: NDArray[np.bool_]
+    ) -> dict[str, str]:
+        """Return the address of each instance with a known EC2 id: the live one of several."""
+
+        def is_silent(path: str) -> bool:
+            run = layout.find_instances(path)
+            return not run or not live[run.start]
+
+        chosen: dict[str, str] = {}
+        self._moved.discard(name)
+        for ec2_id in self._ec2_ids[name]:
+            if paths := self._addresses.get(ec2_id):
+                chosen[ec2_id] = min(paths, key=is_silent)
+                if len(paths) > 1:
+                    self._moved.add(name)
+        return chosen
 
     def _find_addresses(self, descriptors: Descriptors) -> Slices[None]:
         """Search these descriptors for the remaining EC2 ids, and mark moved ones as due."""
@@ -233,7 +267,7 @@ class ReservationMembers:
         ec2_ids = {ec2_id for ids in self._ec2_ids.values() for ec2_id in ids}
         if changes == self._described and ec2_ids <= self._searched:
             return
-        addresses: dict[str, str] = {}
+        addresses: dict[str, list[str]] = {}
         if ec2_ids:
             yield from descriptors.search_ec2(ec2_ids, addresses)
         before = self._addresses
@@ -257,6 +291,10 @@ class Reservations:
         self._kept: dict[str, _Kept] = {}
         self._members = ReservationMembers()
         self._table: list[Reservation] = []
+        self._layout = EMPTY_LAYOUT
+        """Layout of the last pass."""
+        self._live = np.zeros(0, np.bool_)
+        """Mask of its instances with live data."""
 
     def __len__(self) -> int:
         """Return how many reservations are known."""
@@ -322,6 +360,25 @@ class Reservations:
             None,
         )
 
+    def without_telemetry(self, reservation: Reservation) -> list[str]:
+        """Return the EC2 ids of instances without live data, or the addresses if these are known.
+
+        As of the last pass, for a reservation of it.
+        """
+        message = reservation.message
+        if not reservation.unknown:
+            return []
+        if message.on:
+            rows = (row for run in reservation.rows for row in run)
+            return [self._layout.instances[row] for row in rows if not self._live[row]]
+        by_id = self._members.by_id.get(message.id, {})
+        runs = {ec2_id: self._layout.find_instances(path) for ec2_id, path in by_id.items()}
+        return [
+            ec2_id
+            for ec2_id in message.ec2_ids
+            if not (run := runs.get(ec2_id)) or not self._live[run.start]
+        ]
+
     def usage(self, reservation_id: str) -> Sequence[UsageHour]:
         """Return a reservation's use by hour, ascending.
 
@@ -356,23 +413,23 @@ class Reservations:
         """
         layout = store.layout
         generation = store.generation
-        yield from self._members.find(layout, generation, descriptors)
-        require(store, generation)
         count = len(layout.instances)
+        live = np.zeros(count, np.bool_)
         util = np.full(count, np.nan)
         if rollups.ready and rollups.generation == generation and count:
             live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == layout.sizes
             values = fields.BY_KEY["nc_util_pct"].values(store, rollups, Level.INSTANCE, None)
             util = np.where(live, values, np.nan)
+        yield from self._members.find(layout, generation, descriptors, live)
+        require(store, generation)
         sums = _Sums.of(util, layout.members)
         yield from checkpoint(store, generation)
         table: list[Reservation] = []
         for number, stored in enumerate(
             sorted(self._kept.values(), key=lambda candidate: candidate.sort_key)
         ):
-            rows = self._members.rows.get(stored.message.id, ())
             try:
-                table.append(self._look(stored, rows, sums, moment, boots_online))
+                table.append(self._look(stored, sums, moment, boots_online))
             except Exception as error:
                 if counts is None:
                     raise
@@ -381,6 +438,8 @@ class Reservations:
             if number % SLICE == SLICE - 1:
                 yield from checkpoint(store, generation)
         self._table = table
+        self._layout = layout
+        self._live = ~np.isnan(util)
         self.revision += 1
 
     def watch(self, moment: Moment) -> None:
@@ -390,7 +449,7 @@ class Reservations:
             if reservation.message.id not in self._kept:
                 # Its message was cleared after the last pass.
                 continue
-            known = reservation.message.instances - reservation.unknown
+            known = reservation.message.instances - reservation.unknown - reservation.not_launched
             if reservation.util_pct is not None and reservation.used is not None and known > 0:
                 share = min(1.0, reservation.used / known)
                 looks[reservation.message.id] = Look(
@@ -401,25 +460,32 @@ class Reservations:
     def _look(
         self,
         stored: _Kept,
-        rows: tuple[range, ...],
         sums: _Sums,
         moment: Moment,
         boots_online: Collection[str],
     ) -> Reservation:
         message = stored.message
         now_ns = moment.time_ns
+        rows = self._members.rows.get(message.id, ())
         known = sum(sums.known[run.stop] - sums.known[run.start] for run in rows)
         is_active = stored.state in _HOLDS_NOW
+        is_current = message.boot is None or message.boot in boots_online
+        not_launched = 0
+        if is_active and is_current and message.launched is not None and not message.on:
+            # What was launched since EC2 was read is known by its telemetry.
+            running = max(message.launched, len(message.ec2_ids), known)
+            not_launched = max(message.instances - running, 0)
         used = None
         util_pct = None
         idle_per_h = None
-        if is_active and known:
+        if is_active and (known or not_launched):
             used = sum(sums.used[run.stop] - sums.used[run.start] for run in rows)
+        if is_active and known:
             util_pct = (
                 sum(sums.util_pct[run.stop] - sums.util_pct[run.start] for run in rows) / known
             )
         if stored.fee_per_h is not None and used is not None and message.instances:
-            idle = min(known, message.instances) - used
+            idle = min(known + not_launched, message.instances) - used
             idle_per_h = stored.fee_per_h * max(idle, 0) / message.instances
         is_pending = any(
             extension.state is ExtensionState.PAYMENT_PENDING for extension in message.extensions
@@ -435,6 +501,7 @@ class Reservations:
         return Reservation(
             message=message,
             rows=rows,
+            on=self._members.on.get(message.id, message.on),
             starts_ns=stored.starts_ns,
             ends_ns=stored.ends_ns,
             terminates_ns=stored.terminates_ns,
@@ -442,7 +509,8 @@ class Reservations:
             to_end_s=_until(stored.ends_ns, now_ns),
             to_termination_s=to_termination_s,
             used=used,
-            unknown=max(message.instances - known, 0) if is_active else 0,
+            unknown=max(message.instances - known - not_launched, 0) if is_active else 0,
+            not_launched=not_launched,
             util_pct=util_pct,
             mean_util_pct=self.history.mean_util_pct(message.id),
             fee_per_h=stored.fee_per_h,
@@ -453,8 +521,8 @@ class Reservations:
             and to_termination_s is not None
             and to_termination_s < NEAR_END_S,
             # What is not known may be in use.
-            is_idle=used == 0 and known >= message.instances,
-            is_current=message.boot is None or message.boot in boots_online,
+            is_idle=used == 0 and known + not_launched >= message.instances,
+            is_current=is_current,
             pays_ns=stored.pays_ns,
         )
 

@@ -509,7 +509,7 @@ class Descriptors:
     def _relay_boots(self, cell: str) -> set[str]:
         return {block.boot for block in self if block.members and block.cell == cell}
 
-    def search_ec2(self, sought: set[str], addresses: dict[str, str]) -> Slices[None]:
+    def search_ec2(self, sought: set[str], addresses: dict[str, list[str]]) -> Slices[None]:
         """Fill in the addresses of instances by their EC2 ids, in slices.
 
         All descriptors are searched, so that it is for when reservations change and not for every
@@ -520,8 +520,6 @@ class Descriptors:
             addresses: Receives the addresses.
         """
         for number, descriptor in enumerate(list(self._by_path.values())):
-            if len(addresses) == len(sought):
-                return
             if number % SLICE == SLICE - 1:
                 yield
             ec2_ids = {raw.decode(errors="replace") for raw in _EC2_ID.findall(descriptor.rest)}
@@ -529,7 +527,7 @@ class Descriptors:
                 continue
             for instance in _REST.decode(descriptor.rest)[0]:
                 if instance.ec2_id in sought:
-                    addresses[instance.ec2_id] = instance.path
+                    addresses.setdefault(instance.ec2_id, []).append(instance.path)
 
     def covering(self, instance: str) -> CompactDescriptor | None:
         """Return the descriptor covering an instance; None if there is none."""

@@ -21,7 +21,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import in_room, last_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from trnfleet.domain.alerts.reach import Preview
     from trnfleet.domain.alerts.rules import Rule
@@ -196,7 +196,12 @@ def tally_text(held: list[AlertWithStatus]) -> str:
 
     Empty without alerts.
     """
-    counted = [sum(alert.severity is severity for alert in held) for severity in Severity]
+    return severities_text([alert.severity for alert in held])
+
+
+def severities_text(severities: Sequence[Severity]) -> str:
+    """Return the number of each severity, worst first, such as `✖ 2 ▲ 5`."""
+    counted = [severities.count(severity) for severity in Severity]
     return " ".join(
         f"{theme.SEVERITY_GLYPH[severity]} {count(number)}"
         for severity, number in zip(Severity, counted, strict=True)

@@ -20,6 +20,8 @@ from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import Parts, bar, fit, right
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.style import Style
 
 
@@ -36,6 +38,8 @@ _WAITS = frozenset(
 _DOUBTFUL = frozenset({BlockState.PAYMENT_PENDING.value, "delayed", "cancelling"})
 PICKED = "◆"
 """Marks the selected reservation, and every node with an instance of it."""
+_MOST_NAMES = 3
+"""Instances named in a line."""
 LAST_CALL_S = 1_800.0
 """Seconds before the first termination when a block can no longer be extended."""
 
@@ -167,6 +171,22 @@ def used_text(reservation: Reservation) -> str:
     return f"{used}/{reservation.message.instances}"
 
 
+def unused_texts(reservation: Reservation, silent: Sequence[str]) -> list[str]:
+    """Return in words how many of its instances are not launched, or without telemetry.
+
+    Args:
+        reservation: The reservation.
+        silent: Their ids or addresses, as far as these are known.
+    """
+    free = [f"{reservation.not_launched:,} not launched"] if reservation.not_launched else []
+    if not reservation.unknown:
+        return free
+    names = ", ".join(plain(name, 80) for name in silent[:_MOST_NAMES])
+    more = f" and {len(silent) - _MOST_NAMES:,} more" if len(silent) > _MOST_NAMES else ""
+    named = f": {names}{more}" if names else ""
+    return [*free, f"no telemetry of {reservation.unknown:,}{named}"]
+
+
 def util_text(reservation: Reservation, util_pct: float | None, unit: str = " %") -> str:
     """Return its utilisation; empty before it begins and after it ends."""
     if is_ended(reservation) or is_waiting(reservation):
@@ -252,6 +272,7 @@ def row(
     reservation: Reservation,
     plan: ReservationPlan,
     util_pct: float | None = None,
+    worst: Severity | None = None,
     *,
     selected: bool,
     picked: bool,
@@ -262,6 +283,7 @@ def row(
         reservation: The reservation.
         plan: The columns.
         util_pct: Its mean utilisation over the last seconds; None where it is not known.
+        worst: Worst severity of the unhandled alerts of its instances; None for none.
         selected: Whether the cursor is on it.
         picked: Whether it is highlighted in every view.
     """
@@ -269,14 +291,18 @@ def row(
     ended = is_ended(reservation) or not reservation.is_current
     body: Style = theme.SELECTED if selected else theme.GHOST if ended else theme.BASE
     quiet: Style = theme.SELECTED_QUIET if selected else theme.GHOST if ended else theme.QUIET
+    state = state_text(reservation, util_pct)
     trouble = severity(reservation)
+    if worst is not None and not ended:
+        state = f"{fit(state, plan.state - 2)} {theme.SEVERITY_GLYPH[worst]}"
+        trouble = worst if trouble is None else min(trouble, worst)
     alert = body if trouble is None or selected else theme.SEVERITY_STYLE[trouble]
     idle = reservation.idle_per_h
     costs = idle is not None and idle > 0
     gap = " " * plan.gap
     parts: Parts = [
         (PICKED if picked else ">" if selected else " ", body),
-        (fit(state_text(reservation, util_pct), plan.state) + gap, alert),
+        (fit(state, plan.state) + gap, alert),
         (fit(short_id(message.id, plan.id), plan.id) + gap, body),
         (fit(what_text(reservation, plan.what), plan.what) + gap, body),
         (right(used_text(reservation), plan.used) + gap, body),

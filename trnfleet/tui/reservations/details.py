@@ -27,6 +27,7 @@ from trnfleet.tui.format.reservations import (
     is_impaired,
     is_waiting,
     money,
+    unused_texts,
     what_text,
 )
 from trnfleet.tui.reservations.timeline import LABEL, TimelineView, used_by_cell
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.reservations.table import ReservationTable
     from trnfleet.tui.state.alerts import AlertSnapshot
@@ -116,24 +116,28 @@ def idle_texts(table: list[Reservation]) -> list[str]:
 
 
 def foot(
-    chosen: Reservation | None, layout: Layout, width: int, alerts: Sequence[AlertWithStatus] = ()
+    chosen: Reservation | None,
+    width: int,
+    silent: Sequence[str] = (),
+    alerts: Sequence[AlertWithStatus] = (),
 ) -> list[Parts]:
     """Return two lines about the chosen reservation: identity, then alerts and due dates.
 
     Args:
         chosen: The reservation; None for none.
-        layout: The fleet's.
         width: Cells.
+        silent: Its instances without telemetry.
         alerts: Alerts of it and of its instances.
     """
     if chosen is None:
         return []
     message = chosen.message
-    where = places_text(chosen, layout)
+    where = places_text(chosen)
     first = f" {plain(message.id, 64)}  {what_text(chosen)} in {plain(message.zone, 40)}: {where}"
     if not chosen.is_current:
         first = f" as last known, its publisher is gone: {first}"
     words = [f"alerts: {tally_text([*alerts])}"] if alerts else []
+    words += unused_texts(chosen, silent)
     words += due_words(chosen)
     if chosen.ends_ns is not None:
         words.append(f"{_minute(chosen.starts_ns)} to {_minute(chosen.ends_ns)} UTC")
@@ -174,17 +178,19 @@ def due_words(reservation: Reservation) -> list[str]:
     return words
 
 
-def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
-    """Return all known facts of a reservation as name and text."""
+def facts(reservation: Reservation, silent: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return all known facts of a reservation as name and text.
+
+    Args:
+        reservation: The reservation.
+        silent: Its instances without telemetry.
+    """
     message = reservation.message
     currency = message.currency
     lines = [
         (
             "capacity",
-            (
-                f"{what_text(reservation)} in {plain(message.zone, 40)}:"
-                f" {places_text(reservation, layout)}"
-            ),
+            (f"{what_text(reservation)} in {plain(message.zone, 40)}: {places_text(reservation)}"),
         ),
         ("term", _span_text(reservation)),
     ]
@@ -198,12 +204,13 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
     if reservation.idle_per_h is not None:
         costs.append(f"{money(reservation.idle_per_h, currency)}/h idle")
     lines.append(("costs", ", ".join(costs)))
-    if reservation.used is not None:
-        unknown = f", {reservation.unknown} not heard" if reservation.unknown else ""
-        lines.append(("used", f"{reservation.used} of {message.instances} instances{unknown}"))
+    used = reservation.used
+    known = [] if used is None else [f"{used} of {message.instances} instances"]
+    if words := known + unused_texts(reservation, silent):
+        lines.append(("used", ", ".join(words)))
     if message.unavailable:
-        words = "instance fails its" if message.unavailable == 1 else "instances fail their"
-        lines.append(("out", f"{message.unavailable} {words} status check"))
+        fail = "instance fails its" if message.unavailable == 1 else "instances fail their"
+        lines.append(("out", f"{message.unavailable} {fail} status check"))
     if message.interconnect is not None:
         # EC2's word: what telemetry says of the links is among the alerts.
         lines.append(("EC2 says", f"interconnect {message.interconnect.value}"))
@@ -244,7 +251,7 @@ class ReservationDetails(LineView, can_focus=False):
         chosen = self._table.picked
         if chosen is None:
             return 0
-        rows = 2 + len(facts(chosen, self._monitor.store.layout))
+        rows = 2 + len(facts(chosen))
         rows += 0 if self._used(chosen) is None else 2 + _CHART_ROWS
         return in_steps(rows)
 
@@ -262,10 +269,11 @@ class ReservationDetails(LineView, can_focus=False):
             return []
         room = max(0, width - LABEL)
         critical = theme.SEVERITY_STYLE[Severity.CRITICAL]
+        silent = self._monitor.reservations.without_telemetry(chosen)
         bad = {"out"} | ({"EC2 says"} if is_impaired(chosen) else set())
         lines: list[tuple[str, Parts]] = [
             (name, [(fit(words, room), critical if name in bad else theme.BASE)])
-            for name, words in facts(chosen, self._monitor.store.layout)
+            for name, words in facts(chosen, silent)
         ]
         alerts = alerts_of(self._alerts, chosen)
         if alerts:

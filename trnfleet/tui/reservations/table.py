@@ -80,7 +80,7 @@ class ReservationRow(NamedTuple):
             "zone": message.zone,
             "instances": message.instances,
             "used": reservation.used,
-            "at": message.on[0].partition("..")[0] if message.on else "",
+            "at": reservation.on[0].partition("..")[0] if reservation.on else "",
         }
         return values[column]
 
@@ -99,6 +99,7 @@ class ReservationTable(RowList[str, "Reservation"]):
     def __init__(self, context: UiContext) -> None:
         super().__init__()
         self._monitor = context.monitor
+        self._alerts = context.alerts
         self._highlight = context.highlight
         self._frame = context.frame
         self._use = MeanUse(Averages(), -1)
@@ -156,6 +157,7 @@ class ReservationTable(RowList[str, "Reservation"]):
             row,
             ReservationPlan.for_width(width),
             self.use.util_pct(row),
+            self._alerts.worst_on(row.rows),
             selected=selected,
             picked=row.message.id == highlighted,
         )
@@ -175,7 +177,8 @@ def texts_of(reservation: Reservation) -> tuple[str, ...]:
         what_text(reservation),
         message.instance_type,
         message.zone,
-        *message.on,
+        *reservation.on,
+        *message.ec2_ids,
     )
 
 

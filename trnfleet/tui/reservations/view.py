@@ -271,11 +271,12 @@ class ReservationsView(FilteredView):
         # A column of the table is its scroll bar's.
         self._head.show(lambda width: [head(max(1, width - 1), mean_s)])
         chosen = table.picked
-        layout = self.monitor.store.layout
+        reservations = self.monitor.reservations
+        silent = [] if chosen is None else reservations.without_telemetry(chosen)
         alerts = [] if chosen is None else alerts_of(self.context.alerts, chosen)
         self._summary.show(
             lambda width: [
                 summary(known, len(table.rows), table.order, table.wanted.typed, note, width)
             ]
         )
-        self._foot.show(lambda width: foot(chosen, layout, width, alerts))
+        self._foot.show(lambda width: foot(chosen, width, silent, alerts))

@@ -403,6 +403,16 @@ class AlertSnapshot:
                 alerts.append(held)
         return alerts
 
+    def worst_on(self, rows: tuple[range, ...]) -> Severity | None:
+        """Return the worst severity of unhandled alerts at some instances or below one of them."""
+        if self._layout is not self._monitor.store.layout:
+            return None
+        marks = self.marks.instances
+        rank = min(
+            (int(marks[run.start : run.stop].min(initial=NONE)) for run in rows), default=NONE
+        )
+        return None if rank == NONE else BY_RANK[rank]
+
     def _node_at(self, place: str, layout: Layout) -> Node | None:
         if not place:
             return None

@@ -83,7 +83,7 @@ def holders(table: list[Reservation], layout: Layout, place: str) -> list[str]:
 
 def place_of(reservation: Reservation, layout: Layout) -> str:
     """Return the first existing address of a reservation; empty (the fleet) if unknown."""
-    for path in reservation.message.on[:1]:
+    for path in reservation.on[:1]:
         first = path.partition("..")[0]
         if layout.find(first) is not None:
             return first
@@ -91,14 +91,6 @@ def place_of(reservation: Reservation, layout: Layout) -> str:
     return layout.instances[first_row] if 0 <= first_row < len(layout.instances) else ""
 
 
-def places_text(reservation: Reservation, layout: Layout) -> str:
+def places_text(reservation: Reservation) -> str:
     """Return the part of the fleet held by a reservation, in words."""
-    if reservation.message.on:
-        return ", ".join(plain(place, 80) for place in reservation.message.on)
-    names = [
-        layout.instances[row]
-        for run in reservation.rows
-        for row in run
-        if row < len(layout.instances)
-    ]
-    return ", ".join(map(plain, names)) if names else "its place is not known"
+    return ", ".join(plain(place, 80) for place in reservation.on) or "its place is not known"

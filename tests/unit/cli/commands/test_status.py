@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.top import Top
-from unit.tui.format.test_reservations import made
 
 from trnfleet.cli.output import MOST_SHOWN, row_lines
-from trnfleet.cli.status_report import (
-    KnownFleet,
-    facts_of,
-    lines_of,
-    reservation_facts,
-    reservation_lines,
-)
-from trnfleet.clock import NS_PER_S
+from trnfleet.cli.status_report import KnownFleet
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.power import PUE
-from trnfleet.monitor.reservations.means import MeanUse
-from trnfleet.monitor.store.averages import Averages
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass
-
-NO_MEANS = MeanUse(Averages(), 0)
 
 
 def fed() -> Feed:
@@ -300,55 +287,6 @@ def test_a_wrong_clock(feed: Feed) -> None:
     feed.monitor.apply(ahead)
     assert "lag 0 ms, clock off by 12 s" in said(feed)
     assert asked(feed)["clock_skew_s"] == pytest.approx(12.0)
-
-
-def test_facts_for_scripts() -> None:
-    """JSON has exact money as text, EC2's state names, and null for unknown values."""
-    facts = reservation_facts(
-        made(used=None, idle_per_h=None, fee_per_h=Decimal("35.76")), NO_MEANS
-    )
-    assert (facts["fee"], facts["fee_per_h"], facts["idle_per_h"]) == ("7200.00", "35.7600", None)
-    assert (facts["state"], facts["used"], facts["can_extend"]) == ("active", None, True)
-
-
-def test_lines_for_people() -> None:
-    """The table has a line per reservation with state, use, countdowns and money.
-
-    Without reservations there is none.
-    """
-    shown = reservation_lines(
-        [made(is_idle=True, idle_per_h=Decimal(100))], NO_MEANS, 86_400 * NS_PER_S
-    )
-    assert shown[0] == "reservations at 1970-01-02T00:00:00.000Z, util: now"
-    assert "▲ idle" in shown[2]
-    assert "100.00 USD" in shown[2]
-    assert "ends 2d 00h" in shown[2]
-    assert reservation_lines([], NO_MEANS, 0) == ["no reservations"]
-
-
-async def test_the_utilisation_of_reservations_is_a_mean_and_says_so() -> None:
-    """Text has the mean of the last seconds.
-
-    JSON has both values under the fleet's names.
-    """
-    feed = Feed(ultraservers(1))
-    feed.set("nc_util_pct", 80.0)
-    feed.describe()
-    feed.monitor.apply([feed.reservation("cb-1", "uc1/us-0001", instances=4)])
-    feed.tick()
-    for util in (80.0, 60.0):
-        feed.set("nc_util_pct", util)
-        feed.tick()
-        await feed.advance(1.0)
-    shown = lines_of(feed.monitor)
-    seconds = feed.monitor.averages.seconds
-    assert shown[0].endswith(f"util: {seconds:g} s mean")
-    (facts,) = facts_of(feed.monitor)
-    assert facts["nc_util_pct"] == pytest.approx(60.0, abs=0.3)
-    mean = feed.monitor.summary().mean.nc_util_pct
-    assert mean is not None
-    assert facts["mean"] == {"seconds": seconds, "nc_util_pct": pytest.approx(mean)}
-    assert f"{mean:.1f} %" in shown[2]
 
 
 def test_problems_are_listed_with_place_and_impact(feed: Feed) -> None:

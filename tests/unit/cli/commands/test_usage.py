@@ -62,6 +62,16 @@ def test_an_interval_adds_up() -> None:
     )
 
 
+def test_capacity_without_an_instance_is_idle() -> None:
+    """What is not launched costs money and has no utilisation; what is silent is neither."""
+    report = report_of(3_600)
+    free = made(used=0, util_pct=None, not_launched=1, unknown=1)
+    lines(report, 0, free)
+    lines(report, 1_800, free)
+    (line,) = lines(report, 3_600, made())
+    assert (line["nc_util_pct"], line["fee"], line["idle_fee"]) == ("80.00", "100.0000", "25.0000")
+
+
 def test_a_look_over_several_intervals_is_cut() -> None:
     """With fast time one reading fills several intervals, each with its own line.
 

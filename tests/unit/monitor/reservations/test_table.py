@@ -243,7 +243,10 @@ def test_ec2_ids_lead_to_instances() -> None:
     feed.tick()
     found = only(feed)
     assert found.rows == (range(1, 3),)
+    assert found.on == ("uc1/standalone/trn2-0003", TWO)
     assert (found.used, found.unknown) == (2, 1)
+    assert feed.monitor.reservations.without_telemetry(found) == ["i-unknown"]
+    assert not found.is_idle
 
 
 def test_ec2_ids_move_with_instances() -> None:
@@ -261,6 +264,58 @@ def test_ec2_ids_move_with_instances() -> None:
     feed.ec2_ids = {}
     feed.describe()
     assert only(feed).rows == ()
+
+
+def test_a_moved_instance_is_the_live_one() -> None:
+    """Of two descriptors with one EC2 id the live host counts, whichever came first."""
+    for gone, live in ((ONE, TWO), (TWO, ONE)):
+        feed = Feed(standalone(2))
+        feed.ec2_ids = {ONE: "i-1", TWO: "i-1"}
+        feed.set(UTIL, 80.0)
+        feed.describe()
+        feed.receive([feed.reservation("cb-1", ec2_ids=["i-1"])])
+        feed.tick([live])
+        found = only(feed)
+        assert (found.on, found.used, found.unknown) == ((live,), 1, 0), gone
+        assert feed.monitor.reservations.without_telemetry(found) == []
+
+
+async def test_a_silent_instance_is_named_and_not_idle() -> None:
+    """It is named by its EC2 id, or by its address where the reservation has addresses."""
+    feed = fed()
+    feed.ec2_ids = {ONE: "i-1"}
+    feed.describe()
+    feed.monitor.apply([feed.reservation("cb-1", ec2_ids=["i-1"])])
+    feed.monitor.apply([feed.reservation("cb-2", ONE)])
+    await feed.advance(10)
+    reservations = feed.monitor.reservations
+    for found, name in zip(table(feed), ("i-1", ONE), strict=True):
+        assert reservations.without_telemetry(found) == [name]
+        assert (found.used, found.unknown, found.is_idle) == (None, 1, False)
+
+
+def test_capacity_without_an_instance_is_idle() -> None:
+    """What EC2 has not launched costs money; only what runs can be without telemetry."""
+    feed = Feed(standalone(1))
+    feed.ec2_ids = {ONE: "i-1"}
+    feed.set(UTIL, 80.0)
+    feed.describe()
+    feed.monitor.apply([feed.reservation("cb-1", ec2_ids=["i-1", "i-2"], instances=4, launched=2)])
+    feed.tick()
+    found = only(feed)
+    assert (found.used, found.not_launched, found.unknown) == (1, 2, 1)
+    assert (found.idle_per_h, found.is_idle) == (Decimal(50), False)
+    # Nothing runs in it.
+    feed.receive([feed.reservation("cb-1", instances=4, launched=0, change=1)])
+    found = only(feed)
+    assert (found.used, found.util_pct, found.not_launched, found.unknown) == (0, None, 4, 0)
+    assert (found.idle_per_h, found.is_idle) == (Decimal(100), True)
+    # An instance that was launched after the last reading is known by its telemetry.
+    feed.receive([feed.reservation("cb-1", ec2_ids=["i-1"], instances=1, launched=0, change=2)])
+    assert (only(feed).used, only(feed).not_launched) == (1, 0)
+    feed.receive([feed.publisher_envelope("offline")])
+    feed.receive([feed.reservation("cb-1", instances=4, launched=0, change=3)])
+    assert (only(feed).used, only(feed).not_launched, only(feed).unknown) == (None, 0, 4)
 
 
 def test_a_publisher_that_is_gone_is_known_from_before() -> None:

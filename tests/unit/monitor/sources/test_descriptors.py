@@ -77,7 +77,7 @@ def test_a_descriptor_is_whole_again_however_it_is_written(payload: bytes) -> No
     assert known.whole().columns == STANDARD_COLUMNS
     descriptors = Descriptors()
     descriptors.put(known)
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     ec2_id = MESSAGE["instances"][0]["ec2_id"]
     exhausted(descriptors.search_ec2({ec2_id}, found))
-    assert found == {ec2_id: MESSAGE["path"]}
+    assert found == {ec2_id: [MESSAGE["path"]]}

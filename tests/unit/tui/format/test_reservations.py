@@ -46,6 +46,7 @@ def made(*, message: dict[str, Any] | None = None, **change: Any) -> Reservation
     found = Reservation(
         message=ReservationMessage(**(told | (message or {}))),
         rows=(range(2),),
+        on=(message or {}).get("on", ()),
         starts_ns=0,
         ends_ns=3 * 86_400 * 10**9,
         terminates_ns=3 * 86_400 * 10**9 - 1_800 * 10**9,
@@ -54,6 +55,7 @@ def made(*, message: dict[str, Any] | None = None, **change: Any) -> Reservation
         to_termination_s=2 * 86_400.0 - 1_800.0,
         used=2,
         unknown=0,
+        not_launched=0,
         util_pct=80.0,
         mean_util_pct=70.0,
         fee_per_h=Decimal(100),
@@ -211,6 +213,8 @@ def test_marks() -> None:
     assert text_of(row(made(), plan, selected=True, picked=True)).startswith("◆")
     assert text_of(row(made(), plan, selected=True, picked=False)).startswith(">")
     assert text_of(row(made(), plan, selected=False, picked=False)).startswith(" ")
+    marked = row(made(), plan, None, Severity.CRITICAL, selected=False, picked=False)
+    assert "● active        ✖ cb-" in text_of(marked)
 
 
 def test_hostile_words_are_plain() -> None:

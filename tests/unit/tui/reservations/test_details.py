@@ -75,13 +75,13 @@ def test_a_note_is_said_instead() -> None:
 
 def test_what_is_due_is_said_first() -> None:
     """The foot shows due dates before other dates and money, in whole words only."""
-    lines = foot(made(to_termination_s=90.0), LAYOUT, 80)
+    lines = foot(made(to_termination_s=90.0), 80)
     assert text_of(lines[1]).startswith(
         " terminates in 1m 30s  can be extended  1970-01-01 00:00 to 1970-01-04"
     )
     assert all(width_of(line) <= 80 for line in lines)
     assert "…" not in text_of(lines[1])
-    assert foot(None, LAYOUT, 80) == []
+    assert foot(None, 80) == []
 
 
 def test_payments_have_their_time() -> None:
@@ -121,22 +121,20 @@ def test_every_extension_is_told_of() -> None:
         ),
     )
     message = {"extensions": extensions, "unavailable": 1, "zone": NASTY, "on": (NASTY,)}
-    found = facts(made(message=message, unknown=1), LAYOUT)
+    found = facts(made(message=message, unknown=1), ["i-1"])
     assert (
         next(words for name, words in found if name == "extension")
         == "to 2026-01-15 11:30 UTC, 12.50 USD, payment-succeeded"
     )
     assert [name for name, _ in found][:3] == ["capacity", "term", "ends"]
-    assert ("used", "2 of 2 instances, 1 not heard") in found
+    assert ("used", "2 of 2 instances, no telemetry of 1: i-1") in found
     assert ("out", "1 instance fails its status check") in found
     assert ("term", "1970-01-01 00:00 to 1970-01-04 00:00 UTC, 3 d") in found
     said = "".join(words for _, words in found)
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert all(len(name) <= 11 for name, _ in found)
-    assert ("term", "from 1970-01-01 00:00 UTC until it is cancelled") in facts(
-        made(ends_ns=None), LAYOUT
-    )
+    assert ("term", "from 1970-01-01 00:00 UTC until it is cancelled") in facts(made(ends_ns=None))
 
 
 def test_a_place_is_one_that_there_is() -> None:
@@ -144,14 +142,13 @@ def test_a_place_is_one_that_there_is() -> None:
 
     Otherwise its known instances are used, else the fleet.
     """
-    assert place_of(made(message={"on": (f"{ALONE}..trn2-0002",)}), LAYOUT) == ALONE
-    assert place_of(made(message={"on": ("uc1/us-0001",)}), LAYOUT) == "uc1/us-0001"
+    assert place_of(made(on=(f"{ALONE}..trn2-0002",)), LAYOUT) == ALONE
+    assert place_of(made(on=("uc1/us-0001",)), LAYOUT) == "uc1/us-0001"
     first = LAYOUT.instances[0]
-    assert place_of(made(message={"on": (NASTY,)}), LAYOUT) == first
-    assert place_of(made(message={"on": (NASTY,)}, rows=()), LAYOUT) == ""
-    assert places_text(made(rows=(range(1),)), LAYOUT) == first
-    assert places_text(made(rows=()), LAYOUT) == "its place is not known"
-    assert "\x1b" not in places_text(made(message={"on": (NASTY,)}), LAYOUT)
+    assert place_of(made(on=(NASTY,)), LAYOUT) == first
+    assert place_of(made(on=(NASTY,), rows=()), LAYOUT) == ""
+    assert places_text(made()) == "its place is not known"
+    assert "\x1b" not in places_text(made(on=(NASTY,)))
 
 
 def test_who_holds_a_place() -> None:
