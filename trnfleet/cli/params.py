@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.address import Level, format_chip, is_segment
 from trnfleet.domain.alerts.links import check_web_url
 from trnfleet.domain.durations import DAY_S, parse_duration_s
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, present_name
 from trnfleet.domain.moments import find_moment
 from trnfleet.domain.quantities import duration, size_text
 from trnfleet.errors import ConfigError, nearest
@@ -43,6 +45,7 @@ KINDS = ("telemetry", "events", "jobs", "reservations")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
 """Number, and decimal or binary prefix."""
+_AMOUNT = re.compile(r"\d{1,6}(\.\d{1,6})?", re.ASCII)
 _MOMENT_FORMS = (
     "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
 )
@@ -505,6 +508,26 @@ class Kinds(CompletedType[tuple[str, ...]]):
         before, comma, _ = typed.text.rpartition(",")
         given = before.split(",")
         return (f"{before}{comma}{kind}" for kind in KINDS if kind not in given)
+
+
+class Price(click.ParamType[tuple[str, Decimal]]):
+    """An instance type and its price an hour, such as `trn2.48xlarge=35.76`."""
+
+    name = "type=amount"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Decimal]:
+        """Return the type and the amount."""
+        if isinstance(value, tuple):
+            return value
+        kind, _, amount = str(value).partition("=")
+        if not _AMOUNT.fullmatch(amount):
+            self.fail(f"{value!r} is not a price such as trn2.48xlarge=35.76", param, ctx)
+        if present_name(kind) not in INSTANCE_TYPES:
+            known = nearest(kind, INSTANCE_TYPES)
+            self.fail(f"{value!r}: {kind!r} is not an instance type: {known}", param, ctx)
+        return present_name(kind), Decimal(amount)
 
 
 class Size(click.ParamType[int]):

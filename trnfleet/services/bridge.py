@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trnfleet.bridge.ec2.client import connect, read
@@ -20,7 +20,8 @@ from trnfleet.wire.eventbridge import MOST_BYTES
 from trnfleet.wire.messages import REPEAT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from decimal import Decimal
 
     from trnfleet.clock import Clock
     from trnfleet.wire.ports import LinkStatus
@@ -49,6 +50,8 @@ class BridgeRequest:
     """Whether to clear reservations missing from EC2's answer."""
     events: str | None = None
     """File of EC2's events as EventBridge delivers them, `-` for stdin."""
+    prices: Mapping[str, Decimal] = field(default_factory=dict)
+    """USD an instance and hour, by instance type."""
 
 
 class Ec2Bridge:
@@ -77,6 +80,7 @@ class Ec2Bridge:
             root=request.root,
             with_default=not request.blocks_only,
             forget=request.forget,
+            prices=request.prices,
         )
         self._client = connect(request.region, request.profile) if client is None else client
 

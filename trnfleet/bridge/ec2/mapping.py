@@ -14,6 +14,7 @@ from trnfleet.clock import NS_PER_MS, NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind
+from trnfleet.domain.reservations.prices import CENT
 from trnfleet.domain.reservations.rules import MOST_EXTENSIONS
 from trnfleet.domain.reservations.states import (
     RESERVATION_BEGUN,
@@ -246,6 +247,7 @@ def _event(
 
 MOST_PARTS = 256
 """Capacity Reservations that a message names."""
+NO_PRICES: Mapping[str, Decimal] = {}
 UNKNOWN_TYPE = "unknown"
 """Instance type where the call for it may not be made."""
 
@@ -268,7 +270,11 @@ class _Reservation:
 
 
 def messages_of(
-    reading: Reading, now_ns: int, *, with_default: bool = True
+    reading: Reading,
+    now_ns: int,
+    *,
+    with_default: bool = True,
+    prices: Mapping[str, Decimal] = NO_PRICES,
 ) -> tuple[list[ReservationMessage], list[str]]:
     """Return the reservations in a reading, and its invalid parts, a line each.
 
@@ -276,12 +282,13 @@ def messages_of(
         reading: EC2's answers.
         now_ns: Time of the reading, nanoseconds since 1970 UTC.
         with_default: Whether On-Demand Capacity Reservations that are no block have messages, too.
+        prices: USD an instance and hour, by instance type.
     """
     made: list[ReservationMessage] = []
     problems: list[str] = []
     for reservation in _reservations(reading, problems, with_default=with_default):
         try:
-            made.append(_message(reservation, reading, now_ns, problems))
+            made.append(_message(reservation, reading, now_ns, problems, prices))
         except (
             WireError,
             ArithmeticError,
@@ -335,7 +342,11 @@ def _reservations(
 
 
 def _message(
-    reservation: _Reservation, reading: Reading, now_ns: int, problems: list[str]
+    reservation: _Reservation,
+    reading: Reading,
+    now_ns: int,
+    problems: list[str],
+    prices: Mapping[str, Decimal],
 ) -> ReservationMessage:
     """Return the message of a reservation.
 
@@ -378,6 +389,13 @@ def _message(
     extensions = sorted(
         _specs(reservation, reading, problems), key=lambda extension: extension.bought
     )[-MOST_EXTENSIONS:]
+    instance_type = _instance_type(reservation)
+    instances = _total(reservation)
+    price = prices.get(instance_type)
+    fee = None
+    if price is not None and end_ns is not None:
+        hours = Decimal(end_ns - start_ns) / (3_600 * NS_PER_S)
+        fee = f"{(price * hours * instances).quantize(CENT, ROUND_HALF_UP):f}"
     pay_by_ns = _pay_by_ns(state, created_ns, end_ns, extensions, reservation, reading)
     message = ReservationMessage(
         id=reservation.id,
@@ -385,12 +403,12 @@ def _message(
         state=state,
         ts=format_rfc3339(now_ns),
         reservation_ids=reservation.ids[:MOST_PARTS],
-        instance_type=_instance_type(reservation),
+        instance_type=instance_type,
         ultraserver_type=ultraserver_type,
         zone=str(
             described.get("AvailabilityZone") or described.get("AvailabilityZoneId") or "unknown"
         ),
-        instances=_total(reservation),
+        instances=instances,
         launched=_launched(reservation, running) if state in RESERVATION_BEGUN else 0,
         unavailable=None if status is None else status.get("TotalUnavailableCapacity"),
         created=format_rfc3339(start_ns if created_ns is None else created_ns),
@@ -399,7 +417,7 @@ def _message(
         terminates=None if terminates_ns is None else format_rfc3339(terminates_ns),
         pay_by=None if pay_by_ns is None else format_rfc3339(pay_by_ns),
         # EC2 has the fees of extensions and not the block's own, so that no sum would be right.
-        fee=None,
+        fee=fee,
         interconnect=_interconnect(reservation, problems) if ultraserver_type else None,
         extensions=tuple(extensions),
         ec2_ids=tuple((running or [])[: DEFAULT_LIMITS.instances]),

@@ -15,6 +15,7 @@ import msgspec
 from trnfleet import logs
 from trnfleet.bridge.ec2.client import Reading, RequestsThrottled
 from trnfleet.bridge.ec2.mapping import (
+    NO_PRICES,
     BlockHealth,
     Ec2Event,
     delivered_event,
@@ -37,6 +38,7 @@ from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, build_top
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from decimal import Decimal
 
     from trnfleet.wire.reservations import ReservationMessage
 
@@ -63,6 +65,7 @@ class Bridge:
         root: str = DEFAULT_ROOT,
         with_default: bool = True,
         forget: bool = False,
+        prices: Mapping[str, Decimal] = NO_PRICES,
     ) -> None:
         """Start without any reservation.
 
@@ -74,6 +77,7 @@ class Bridge:
             with_default: Whether to publish On-Demand Capacity Reservations, too.
             forget: Clear the message of a reservation that is gone from EC2; else its last message
                 stays.
+            prices: USD an instance and hour, by instance type; without one a fee is unknown.
         """
         self._fleet = fleet
         self._client_id = client_id
@@ -81,6 +85,7 @@ class Bridge:
         self._root = root
         self._with_default = with_default
         self._forget = forget
+        self._prices = prices
         self._published: dict[str, ReservationMessage] = {}
         self._gone: set[str] = set()
         """Of these, reservations gone from EC2."""
@@ -102,7 +107,9 @@ class Bridge:
 
     def apply(self, reading: Reading, now_ns: int) -> list[Envelope]:
         """Return the changes of a reading as messages, in order."""
-        messages, problems = messages_of(reading, now_ns, with_default=self._with_default)
+        messages, problems = messages_of(
+            reading, now_ns, with_default=self._with_default, prices=self._prices
+        )
         self._log_problems(problems)
         made: list[Envelope] = []
         for message in messages:

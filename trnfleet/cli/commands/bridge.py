@@ -10,11 +10,13 @@ from click.core import ParameterSource
 
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
-from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
+from trnfleet.cli.params import Duration, FileName, FleetName, OneOf, Price
 from trnfleet.clock import SystemClock
 from trnfleet.domain.durations import DAY_S
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from trnfleet.services.session import BrokerSession
 
 
@@ -53,6 +55,17 @@ if TYPE_CHECKING:
     help="Clear reservations that EC2 no longer returns. By default their last state remains.",
 )
 @setting(
+    "--price",
+    "prices",
+    multiple=True,
+    type=Price(),
+    metavar="TYPE=USD",
+    help=(
+        "Price of an instance for an hour, for the fee of reservations of its type. By default fees"
+        " are unknown. Repeatable."
+    ),
+)
+@setting(
     "--events",
     type=FileName(),
     metavar="FILE",
@@ -72,6 +85,7 @@ def command(
     stdout: bool,
     blocks_only: bool,
     forget: bool,
+    prices: tuple[tuple[str, Decimal], ...],
     events: str | None,
 ) -> None:
     """Publish Capacity Blocks and Capacity Reservations of an AWS account as EC2 describes them.
@@ -84,6 +98,7 @@ def command(
     Examples:
       trnfleet bridge --name prod --region us-east-2 --stdout --once
       trnfleet bridge --name prod --region us-east-2 --broker mqtt://127.0.0.1:1883
+      trnfleet bridge --name prod --price trn2.48xlarge=35.76 --broker mqtt://127.0.0.1:1883
       trnfleet bridge --name prod --events - --broker mqtt://127.0.0.1:1883 < eventbridge.ndjson
     """
     if session is None and not stdout:
@@ -93,7 +108,18 @@ def command(
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 
     bridge = Ec2Bridge(
-        BridgeRequest(name, root, interval, region, aws_profile, once, blocks_only, forget, events)
+        BridgeRequest(
+            name,
+            root,
+            interval,
+            region,
+            aws_profile,
+            once,
+            blocks_only,
+            forget,
+            events,
+            dict(prices),
+        )
     )
     if stdout:
         with exit_on_broken_pipe():

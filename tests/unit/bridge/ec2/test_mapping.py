@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,14 @@ def test_an_ultraserver_block() -> None:
     assert (message.interconnect.value, message.zone) == ("ok", "us-east-2b")
     assert message.ec2_ids == ("i-1", "i-2", "i-3")
     assert (message.fee, message.origin, message.on) == (None, "ec2", ())
+
+
+def test_a_fee_is_of_a_given_price() -> None:
+    """A price an instance and hour gives the fee of a term; EC2 has none, and unknown is not 0."""
+    prices = {"trn2u.48xlarge": Decimal("35.76"), "trn1.32xlarge": Decimal(1)}
+    # 7 days and 2.5 hours of four instances.
+    assert only(reading(), prices=prices).fee == "24388.32"
+    assert only(reading(), prices={"trn1.32xlarge": Decimal(1)}).fee is None
 
 
 @pytest.mark.parametrize(
