@@ -38,6 +38,7 @@ from trnfleet.monitor.slices import (
     let_in,
 )
 from trnfleet.monitor.store import findings
+from trnfleet.monitor.store.averages import WINDOW_S
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.last_known import age_s, find_last_known
 from trnfleet.monitor.store.rollup import Rollups
@@ -576,7 +577,7 @@ class Monitor:
         """
         yield from self._stage("roll-ups", self._rollup_slices())
         with guard(self.counts, "jobs"):
-            self.ingest.job_table.follow_claims(self.store)
+            self.ingest.job_table.follow_claims(self.store, WINDOW_S)
             self.ingest.job_table.last_known = find_last_known(self.ingest.job_table, self.rollups)
         yield from self._stage("findings", self._finding_slices())
         if len(self.reservations) or self.reservations.table():

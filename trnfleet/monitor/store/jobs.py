@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.store.layout_changes import numbers_in
 from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.messages import ClaimMessage, JobMessage
 
@@ -23,8 +27,10 @@ if TYPE_CHECKING:
 CLAIMED = "claimed"
 """Kind of a job without a message: claims of hosts are all that is known."""
 _STATES = ("unknown", "idle", "running")
-"""States of a claimed job: no chip's utilisation is known, all are idle, one is busy."""
+"""States of a claimed job: nothing is known of its chips, all are idle, one is active."""
 _UTILISATION = BY_NAME["nc_util_pct"]
+_EXECUTIONS = BY_NAME["exec_completed"]
+_NEVER_NS = np.iinfo(np.int64).min // 2
 _MEMORY = BY_NAME["hbm_used_bytes"]
 
 
@@ -45,6 +51,7 @@ class Placed(Protocol):
     generation: int
     revision: int
     job_of: NDArray[np.int32]
+    chip_ts_ns: NDArray[np.int64]
     columns: dict[str, NDArray[Any]]
 
 
@@ -83,6 +90,12 @@ class Jobs(RetainedCollection[JobMessage]):
         """Jobs named by all claims, one per instance."""
         self._claimed_rows: NDArray[np.int64] = np.zeros((0, 2), np.int64)
         """Claimed chips and the number of their job, as of the last placement."""
+        self._layout = EMPTY_LAYOUT
+        """Layout of the two arrays below. Their last entry is for a chip that is new in it."""
+        self._executions = _EXECUTIONS.blank(1)
+        """Each claimed chip's last known count."""
+        self._active_ns = np.full(1, _NEVER_NS)
+        """Source time at which each claimed chip last completed an execution or was busy."""
 
     def places_with(self, message: JobMessage) -> int:
         """Return how many addresses and ranges all jobs would name if a message was put."""
@@ -192,14 +205,29 @@ class Jobs(RetainedCollection[JobMessage]):
                     runs.append((number, row, row + 1))
         self._claimed_rows = np.array(chips, np.int64).reshape(-1, 2)
 
-    def follow_claims(self, store: Placed) -> None:
-        """Update the states of claimed jobs from the utilisation of their chips."""
+    def follow_claims(self, store: Placed, window_s: float) -> None:
+        """Update the states of claimed jobs from executions and utilisation of their chips.
+
+        Args:
+            store: The chips.
+            window_s: Seconds of source time for which an active chip counts as running.
+        """
         rows, owners = self._claimed_rows.T
         if not len(rows) or store.generation != self.generation:
             return
-        codes = store.columns[_UTILISATION.name][rows]
-        is_known = codes != _UTILISATION.top
-        levels = is_known.any(axis=1).astype(np.int64) + (is_known & (codes > 0)).any(axis=1)
+        self._follow_layout(store.layout)
+        busy = store.columns[_UTILISATION.name][rows]
+        executions = store.columns[_EXECUTIONS.name][rows]
+        has_utilisation = busy != _UTILISATION.top
+        is_counted = executions != _EXECUTIONS.top
+        before = self._executions[rows]
+        is_active = (has_utilisation & (busy > 0)).any(axis=1) | is_counted & (executions > before)
+        ts_ns = store.chip_ts_ns[rows]
+        active_ns = np.where(is_active, ts_ns, self._active_ns[rows])
+        self._executions[rows] = np.where(is_counted, executions, before)
+        self._active_ns[rows] = active_ns
+        is_running = abs(ts_ns - active_ns) < window_s * NS_PER_S
+        levels = np.where(is_running, 2, is_counted | has_utilisation.any(axis=1))
         states = np.zeros(len(self.placed), np.int64)
         np.maximum.at(states, owners, levels)
         for number in np.unique(owners).tolist():
@@ -207,6 +235,13 @@ class Jobs(RetainedCollection[JobMessage]):
             state = _STATES[states[number]]
             if job is not None and job.kind == CLAIMED and job.state != state:
                 super().put(msgspec.structs.replace(job, state=state))
+
+    def _follow_layout(self, layout: Layout) -> None:
+        if layout is not self._layout:
+            numbers = np.append(numbers_in(layout, self._layout, Level.CHIP), -1)
+            self._executions = self._executions[numbers]
+            self._active_ns = self._active_ns[numbers]
+            self._layout = layout
 
     def claimed_figures(self, name: str, store: Placed) -> ClaimedFigures | None:
         """Return the figures of the chips that a job claims; None without claims."""

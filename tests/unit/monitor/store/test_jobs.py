@@ -208,3 +208,55 @@ async def test_a_silent_hosts_claims_are_last_known() -> None:
     assert not feed.monitor.ingest.job_table.last_known
     await feed.advance(60.0)
     assert feed.monitor.ingest.job_table.last_known == {"a"}
+
+
+async def states(feed: Feed, seconds: int, **values: list[float]) -> str:
+    """Return the initials of job a's states, one a second; values repeat."""
+    initials = ""
+    for second in range(seconds):
+        for name, series in values.items():
+            feed.set(name, series[second % len(series)])
+        await feed.clock.advance(1.0)
+        feed.tick()
+        initials += feed.monitor.ingest.jobs["a"].state[0]
+    return initials
+
+
+async def test_a_long_step_does_not_make_a_claimed_job_idle() -> None:
+    """A job is running while executions complete or cores are busy, and idle 10 s after."""
+    feed = live_feed()
+    apply(feed, claim(0, "a"))
+    steps = [float(step) for step in range(1, 4) for _ in range(20)]
+    assert await states(feed, 60, nc_util_pct=[50.0], exec_completed=steps) == "r" * 60
+    assert await states(feed, 15, nc_util_pct=[0.0], exec_completed=[3.0]) == "r" * 9 + "i" * 6
+    seldom = [float(second // 7) for second in range(7, 70)]
+    assert "i" not in (await states(feed, 63, exec_completed=seldom))[7:]
+    nan = float("nan")
+    unknown = await states(feed, 15, nc_util_pct=[nan], exec_completed=[9.0, nan])
+    assert "r" not in unknown[9:]
+
+
+async def test_utilisation_decides_where_executions_are_unknown() -> None:
+    """A chip without both is unknown; a total from before is no execution."""
+    nan = float("nan")
+    for utilisation, executions, expected in (
+        (nan, nan, "u"),
+        (nan, 900.0, "i"),
+        (0.0, nan, "i"),
+        (50.0, nan, "r"),
+    ):
+        feed = ready()
+        assert apply(feed, claim(0, "a"))["a"].state == "unknown"
+        known = {"nc_util_pct": [utilisation], "exec_completed": [executions]}
+        assert await states(feed, 2, **known) == expected * 2
+
+
+async def test_another_layout_does_not_end_the_executions_of_a_claimed_job() -> None:
+    """Its chips have other rows then."""
+    feed = live_feed()
+    apply(feed, claim(0, "a"))
+    await states(feed, 2, nc_util_pct=[0.0], exec_completed=[1.0, 2.0])
+    first = feed.monitor.store.layout
+    apply(feed, Envelope(build_topic("demo", TopicClass.NODE, DEMO[-1][0]), b"", retain=True))
+    assert feed.monitor.store.layout is not first
+    assert await states(feed, 3) == "rrr"
