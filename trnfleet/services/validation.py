@@ -67,8 +67,8 @@ def check_messages(
     name = f"another program's recording, {count:,} messages"
     if isinstance(given, HostInput):
         form = f" ({', '.join(given.forms)})" if given.forms else ""
-        unread = f"; {given.unread_text()}" if given.unread else ""
-        account = f"{kind}{form}: {account}{unread}"
+        clauses = (f"{kind}{form}: {account}", given.unread_text(), given.tree_text())
+        account = "; ".join(clause for clause in clauses if clause)
         name = f"{account}, {given.begin_text()}" if given.is_dated else account
     problems = [] if given.skipped.is_sound else [account]
     problems += telemetry.problems()

@@ -115,6 +115,8 @@ class HostReader:
         """Mask of the chips whose counter is a live tree's, by counter."""
         self._is_counted: dict[str, NDArray[np.bool_]] = {}
         """Mask of the chips that documents have counted for, by counter."""
+        self.filled: set[str] = set()
+        """Metrics that the driver's tree has filled on any chip."""
         self.columns: Columns = {}
         """Wire codes of the metrics that the documents can have, rewritten in place with each
         document. A row per chip, one row for the instance."""
@@ -235,15 +237,16 @@ class HostReader:
         chips = self.kind.chips
         for name in sysfs.metrics | self._is_of_tree.keys():
             told = values.get(name, np.full(chips, math.nan))
+            column = sysfs.column(name, chips)
             is_open = np.isnan(told)
             if BY_NAME[name].kind is Kind.COUNTER:
                 counted = self._is_counted.setdefault(name, np.zeros(chips, np.bool_))
                 if self._is_live:
                     of_tree = self._is_of_tree.setdefault(name, np.zeros(chips, np.bool_))
                     if name in ECC_READ:
-                        of_tree |= ~np.isnan(sysfs.column(name, chips)) & ~counted
+                        of_tree |= ~np.isnan(column) & ~counted
                     counted |= ~is_open & ~of_tree
-                    of_tree |= ~np.isnan(sysfs.column(name, chips)) & ~counted
+                    of_tree |= ~np.isnan(column) & ~counted
                     is_open = of_tree
                 else:
                     counted |= ~is_open
@@ -251,7 +254,9 @@ class HostReader:
             elif name == "hbm_used_bytes":
                 # Without a process a chip has the driver's memory, which documents leave out.
                 is_open |= told == 0
-            values[name] = np.where(is_open, sysfs.column(name, chips), told)
+            values[name] = np.where(is_open, column, told)
+            if not np.isnan(column[is_open]).all():
+                self.filled.add(name)
 
     def _chips(self, hardware: dict[str, Any], kind: InstanceType) -> Chips:
         """Return where the host's cores and devices are."""

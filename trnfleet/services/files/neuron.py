@@ -20,6 +20,7 @@ from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, HostReader
 from trnfleet.bridge.neuron.observer import UtilisationUnit
 from trnfleet.bridge.neuron.scrapes import Scrape, Scrapes
 from trnfleet.bridge.neuron.stream import MOST_DOCUMENT_BYTES, read_documents
+from trnfleet.bridge.neuron.sysfs import SYSFS
 from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted
@@ -99,6 +100,7 @@ class HostInput(Input):
         self._encoding: Literal["json", "cbor"] = encoding
         self._device_list = device_list
         self._sysfs = sysfs
+        self._filled: set[str] = set()
         self._survey(start_ns)
 
     @abstractmethod
@@ -127,6 +129,13 @@ class HostInput(Input):
         names = ", ".join(f"{name} ({count:,})" for name, count in sorted(self.unread.items()))
         return f"{self.unread.total():,} series not read: {names}" if names else ""
 
+    def tree_text(self) -> str:
+        """Return a clause about metrics filled from the driver's tree; empty without a tree."""
+        if self._sysfs is None:
+            return ""
+        names = ", ".join(name for name in SYSFS if name in self._filled)
+        return f"from the driver's tree: {names or 'nothing'}"
+
     def _new_count(self) -> LeftOut:
         """Return the counts of a pass, with what the driver's tree has of impossible values."""
         skipped = LeftOut()
@@ -138,6 +147,7 @@ class HostInput(Input):
     def _telemetry(self, reader: HostReader) -> HostTelemetry:
         """Return the messages of a host after its first document was read."""
         path = self._address or default_path(reader)
+        self._filled = reader.filled
         return HostTelemetry(
             reader,
             self._fleet,

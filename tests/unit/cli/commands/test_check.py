@@ -179,14 +179,16 @@ def test_a_file_of_no_kind_is_named_by_its_content(
 
 
 def test_a_tree_of_the_driver_alone_and_beside_documents(tmp_path: Path) -> None:
-    """`check DIR` says what the tree has; `--sysfs` reads it beside documents."""
+    """`check DIR` says what the tree has, `--sysfs` what it adds to documents."""
     write_tree(tmp_path)
     status, lines = check(tmp_path)
     assert status == 0
     assert "power_util_pct" in lines[0]
     result = CliRunner().invoke(command, [str(HOST), "--sysfs", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "valid (neuron-monitor" in result.output
+    filled = result.output.partition("from the driver's tree: ")[2].rstrip(")\n").split(", ")
+    assert {"power_util_pct", "health"} <= set(filled)
+    assert "exec_completed" not in filled
     result = CliRunner().invoke(command, [str(HOST), "--sysfs", str(tmp_path / "none")])
     assert result.exit_code == 2
     assert "there is no such folder" in result.output
