@@ -134,7 +134,7 @@ class HostReader:
         self.doubts = Doubts()
         """Impossible values of the last document, treated as not available."""
         self.revision = 0
-        """Goes up when EC2 id, LNC or versions change."""
+        """Goes up when EC2 id, LNC, name or versions change."""
         self.chips: Chips | None = None
         """Where cores and devices of the last document are; None before the first."""
         self._kind: InstanceType | None = None
@@ -305,13 +305,13 @@ class HostReader:
         elif ec2_id and self.ec2_id and ec2_id != self.ec2_id:
             raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
         self._kind = kind
-        self.host = text_of(instance.get("instance_name")) or self.host
         self.ultraserver = (
             text_of(instance.get("ultraserver_id"))
             or (self._sysfs.ultraserver if self._sysfs is not None else "")
             or self.ultraserver
         )
-        known = (self.ec2_id, self.lnc, self.versions)
+        known = (self.lnc, self.ec2_id, self.host, self.versions)
+        self.host = text_of(instance.get("instance_name")) or self.host
         self.ec2_id = ec2_id or self.ec2_id
         self.lnc = _lnc(hardware, kind) or self.lnc or kind.chip.logical_neuroncore_config
         self.versions = {
@@ -328,7 +328,7 @@ class HostReader:
                 and not (name == "driver" and self._is_live and "driver" in self.versions)
             },
         }
-        if known != (self.ec2_id, self.lnc, self.versions) and known[1] is not None:
+        if known != (self.lnc, self.ec2_id, self.host, self.versions) and known[0] is not None:
             self.revision += 1
         return kind
 

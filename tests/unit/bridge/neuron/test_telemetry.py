@@ -25,6 +25,8 @@ from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.wire.messages import ClaimMessage, EventMessage, decode_message
 
+HOST = "uc1/standalone/x"
+
 
 @pytest.mark.parametrize("encoding", ["json", "cbor"])
 @pytest.mark.parametrize("name", ["trn2.48xlarge-lnc2", "trn1.2xlarge"])
@@ -156,6 +158,25 @@ def test_a_replayed_host_with_tagged_processes_shows_a_job() -> None:
     assert claimed.chips == len(reader.tagged["llama"])
     assert claimed.nc_util_pct > 0
     assert claimed.hbm_used_bytes > 0
+
+
+def test_a_changed_name_tag_reaches_the_screen() -> None:
+    """The descriptor is published again; telemetry of the new revision counts."""
+    reader = HostReader()
+    document = trn2()
+    telemetry: HostTelemetry | None = None
+    monitor = Monitor(SilentSource(), "lab", clock=ManualClock(START_NS, 1_000.0))
+    for tick, name in enumerate(("worker-1", "worker-2", "worker-2", "")):
+        document["instance_info"]["instance_name"] = name
+        feed(reader, document)
+        telemetry = telemetry or HostTelemetry(reader, "lab", HOST, boot="b", period_s=1.0)
+        made = list(telemetry.envelopes(START_NS + tick * 1_000_000_000))
+        assert any("/node/" in envelope.topic for envelope in made) == (tick < 2)
+        for envelope in made:
+            monitor.apply([envelope._replace(received_s=1_000.0 + tick)])
+            monitor.compute()
+        assert monitor.ingest.names.segment(HOST) == (name or "worker-2")
+    assert (monitor.counts.messages, monitor.counts.undescribed) == (4, 0)
 
 
 def test_the_most_precise_source_has_a_chip() -> None:
