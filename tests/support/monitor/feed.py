@@ -225,9 +225,10 @@ class Feed:
         return messages
 
     def _spec(self, path: str) -> InstanceSpec:
-        kind = self.layout.type_of(self.layout.instance_index[path])
+        number = self.layout.instance_index[path]
+        kind = self.layout.type_of(number)
         lnc = kind.chip.logical_neuroncore_config
-        ec2_id = self.ec2_ids.get(path, f"i-{self.generation:017x}")
+        ec2_id = self.ec2_ids.get(path, f"i-{number:08x}{self.generation:09x}")
         shown = self.display_names.get(path, UNSET)
         return InstanceSpec(path=path, type=kind.name, ec2_id=ec2_id, display_name=shown, lnc=lnc)
 

@@ -21,7 +21,8 @@ theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,10 +30,11 @@ import numpy as np
 from trnfleet.domain.quantities import count, counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
+from trnfleet.text import plain
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -101,6 +103,10 @@ ADVICE = {
     "two-publishers": (
         "Two simulators or agents run for the same hosts, or with one client id. Stop one, or give"
         " it another client id (--client-id), another fleet name (--name) or a shard (--shard 1/2)."
+    ),
+    "instance-twice": (
+        "Two agents, or an agent and a scrape, describe one host. Stop one, or give both the same"
+        " address (--path)."
     ),
     "clock-skew": "Check NTP on both sides.",
     "not-described": (
@@ -209,6 +215,8 @@ class PipelineHealth:
     """Chips that publish at present without a descriptor."""
     undescribed_paths: int
     """Other paths that do."""
+    contested_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """EC2 ids that are described at several addresses, with these."""
     doubts: tuple[KeyDoubt, ...] = ()
     """Unusable values and names in telemetry, latest first."""
     recording_problem: str = ""
@@ -252,7 +260,7 @@ class PipelineHealth:
         return float(getattr(self.counts, name))
 
 
-_OWN = frozenset({field.name for field in fields(PipelineHealth)})
+_OWN = frozenset({known.name for known in fields(PipelineHealth)})
 
 
 def judge(health: PipelineHealth) -> tuple[PipelineProblem, ...]:
@@ -327,6 +335,15 @@ def _publishers(health: PipelineHealth) -> Iterator[PipelineProblem]:
         text = contest_text(names, counted(paths, "path"))
         short = text.partition(":")[0]
         yield PipelineProblem("two-publishers", Severity.CRITICAL, text, short, names)
+    if health.contested_ids:
+        ec2_id = next(iter(health.contested_ids))
+        addresses = " and ".join(islice(health.contested_ids[ec2_id], 2))
+        shown = plain(ec2_id, 24)
+        text = f"EC2 instance {shown} is described as {addresses}: its chips count twice"
+        if more := len(health.contested_ids) - 1:
+            text += f"; {count(more)} more"
+        short = f"{counted(more + 1, 'EC2 instance')} described twice"
+        yield PipelineProblem("instance-twice", Severity.WARNING, text, short, shown)
 
 
 def _own_pace(health: PipelineHealth) -> Iterator[PipelineProblem]:

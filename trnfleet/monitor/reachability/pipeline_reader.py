@@ -161,6 +161,7 @@ class PipelineReader:
             outage_s=reachability.longest_outage_s(now_s, store),
             overloaded_s=reachability.behind.overloaded_s(now_s),
             contested=ingest.contests.pairs(now_s, ingest.publishers.client_of),
+            contested_ids=ingest.descriptors.contested,
             undescribed_chips=undescribed_chips,
             undescribed_paths=undescribed_paths,
             doubts=ingest.doubts.newest_first(),

@@ -185,15 +185,11 @@ class ReservationMembers:
         """EC2 ids of reservations that name no addresses."""
         self._due: set[str] = set()
         """Reservations whose rows must be found again."""
-        self._addresses: dict[str, list[str]] = {}
-        """Of instances, by EC2 id, as far as described. Several if a host has moved, and its former
-        descriptor is still there."""
         self._moved: set[str] = set()
-        """Reservations with such an instance."""
-        self._searched: set[str] = set()
-        """EC2 ids already searched, found or not."""
+        """Reservations with an instance that has several addresses: it has moved, and its former
+        descriptor is still there."""
         self._described = -1
-        """Change count of the descriptors searched."""
+        """Change count of the descriptors whose EC2 ids were looked up."""
 
     def put(self, message: ReservationMessage) -> None:
         """Add or replace a reservation."""
@@ -226,12 +222,14 @@ class ReservationMembers:
         if generation != self.generation:
             self.generation = generation
             self._due = set(self._places)
-        yield from self._find_addresses(descriptors)
+        if descriptors.changes != self._described:
+            self._described = descriptors.changes
+            self._due |= {name for name, ec2_ids in self._ec2_ids.items() if ec2_ids}
         self._due |= self._moved
         count = 0
         while self._due and self.generation == generation:
             name = next(iter(self._due))
-            by_id = self.by_id[name] = self._choose_addresses(name, layout, live)
+            by_id = self.by_id[name] = self._choose_addresses(name, layout, descriptors, live)
             on = self.on[name] = self._places[name] or tuple(by_id.values())
             covered = [layout.find_instances(target) for target in on]
             self.rows[name] = _joined([run for run in covered if run])
@@ -242,7 +240,7 @@ class ReservationMembers:
                 yield
 
     def _choose_addresses(
-        self, name: str, layout: Layout, live: NDArray[np.bool_]
+        self, name: str, layout: Layout, descriptors: Descriptors, live: NDArray[np.bool_]
     ) -> dict[str, str]:
         """Return the address of each instance with a known EC2 id: the live one of several."""
 
@@ -253,30 +251,11 @@ class ReservationMembers:
         chosen: dict[str, str] = {}
         self._moved.discard(name)
         for ec2_id in self._ec2_ids[name]:
-            if paths := self._addresses.get(ec2_id):
+            if paths := descriptors.addresses(ec2_id):
                 chosen[ec2_id] = min(paths, key=is_silent)
                 if len(paths) > 1:
                     self._moved.add(name)
         return chosen
-
-    def _find_addresses(self, descriptors: Descriptors) -> Slices[None]:
-        """Search these descriptors for the remaining EC2 ids, and mark moved ones as due."""
-        changes = descriptors.changes
-        if changes == self._described and not any(self._ec2_ids.get(name) for name in self._due):
-            return
-        ec2_ids = {ec2_id for ids in self._ec2_ids.values() for ec2_id in ids}
-        if changes == self._described and ec2_ids <= self._searched:
-            return
-        addresses: dict[str, list[str]] = {}
-        if ec2_ids:
-            yield from descriptors.search_ec2(ec2_ids, addresses)
-        before = self._addresses
-        self._addresses = addresses
-        self._searched = ec2_ids
-        self._described = changes
-        for name, ids in self._ec2_ids.items():
-            if any(before.get(ec2_id) != addresses.get(ec2_id) for ec2_id in ids):
-                self._due.add(name)
 
 
 class Reservations:

@@ -19,7 +19,6 @@ from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, unknown_instance_type
 from trnfleet.errors import WireError
 from trnfleet.monitor.room import ALLOCATION_BYTES, ENTRY_BYTES, Room, held_bytes
-from trnfleet.monitor.slices import SLICE, Slices
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
@@ -34,7 +33,7 @@ from trnfleet.wire.messages import (
 from trnfleet.wire.rollups import RollupDescriptor, RollupForm, is_rollup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from trnfleet.wire.ports import Envelope
 
@@ -184,8 +183,8 @@ def _columns_bytes(columns: tuple[ColumnSpec, ...]) -> int:
     return 2 * held_bytes(columns)
 
 
-INSTANCE_BYTES = 130
-"""Bytes per instance in tables of layout and descriptor: path, row and type."""
+INSTANCE_BYTES = 280
+"""Bytes per instance in tables of layout and descriptor: path, row, type and EC2 id."""
 
 _EC2_ID = re.compile(rb'"ec2_id":"([^"\\]*)"')
 _ENCODER = msgspec.json.Encoder()
@@ -309,6 +308,16 @@ class CompactDescriptor(NamedTuple):
             forwarded=forwarded,
         )
 
+    def ec2_ids(self) -> Iterator[tuple[str, str]]:
+        """Yield EC2 id and address of the instances that have an id."""
+        ec2_ids = _EC2_ID.findall(self.rest)
+        if len(ec2_ids) == len(self.instances) and all(ec2_ids):
+            yield from zip(map(bytes.decode, ec2_ids), self.instances, strict=True)
+        elif self.rest:
+            for instance in _REST.decode(self.rest)[0]:
+                if instance.ec2_id:
+                    yield instance.ec2_id, instance.path
+
     @property
     def cause(self) -> str:
         """Cause of a new layout: the publisher, or the path of a forwarded descriptor.
@@ -376,6 +385,10 @@ class Descriptors:
         """Display names of instances by path."""
         self.name_uses: Counter[str] = Counter()
         """Instances with the same display name, by name."""
+        self._ec2_ids: dict[str, str | Counter[str]] = {}
+        """Address of each EC2 instance, or several with the number of descriptors that say so."""
+        self.contested: dict[str, Counter[str]] = {}
+        """EC2 ids that are described at several addresses."""
         self.paths_of: dict[str, int] = {}
         """How many of them each publisher has."""
         self.changed = ChangedDescriptors()
@@ -484,6 +497,8 @@ class Descriptors:
                 self.names.pop(path, None)
                 if not self.name_uses[name]:
                     del self.name_uses[name]
+        for ec2_id, path in descriptor.ec2_ids():
+            self._identify(ec2_id, path, more)
         _add(self.instances_of, descriptor.clock, more * len(descriptor.instances))
         _add(self.paths_of, descriptor.publisher, more)
 
@@ -509,25 +524,26 @@ class Descriptors:
     def _relay_boots(self, cell: str) -> set[str]:
         return {block.boot for block in self if block.members and block.cell == cell}
 
-    def search_ec2(self, sought: set[str], addresses: dict[str, list[str]]) -> Slices[None]:
-        """Fill in the addresses of instances by their EC2 ids, in slices.
+    def addresses(self, ec2_id: str) -> Collection[str]:
+        """Return the addresses of an EC2 instance: several if publishers disagree."""
+        known = self._ec2_ids.get(ec2_id)
+        return known or () if not isinstance(known, str) else (known,)
 
-        All descriptors are searched, so that it is for when reservations change and not for every
-        tick.
-
-        Args:
-            sought: EC2 ids.
-            addresses: Receives the addresses.
-        """
-        for number, descriptor in enumerate(list(self._by_path.values())):
-            if number % SLICE == SLICE - 1:
-                yield
-            ec2_ids = {raw.decode(errors="replace") for raw in _EC2_ID.findall(descriptor.rest)}
-            if ec2_ids.isdisjoint(sought):
-                continue
-            for instance in _REST.decode(descriptor.rest)[0]:
-                if instance.ec2_id in sought:
-                    addresses.setdefault(instance.ec2_id, []).append(instance.path)
+    def _identify(self, ec2_id: str, path: str, more: int) -> None:
+        """Count an added (1) or removed (-1) address of an EC2 instance."""
+        known = self._ec2_ids.pop(ec2_id, None)
+        if known is None:
+            self._ec2_ids[ec2_id] = path
+            return
+        uses = Counter({known: 1}) if isinstance(known, str) else known
+        uses[path] += more
+        if not uses[path]:
+            del uses[path]
+        if uses:
+            self._ec2_ids[ec2_id] = uses
+        self.contested.pop(ec2_id, None)
+        if len(uses) > 1:
+            self.contested[ec2_id] = uses
 
     def covering(self, instance: str) -> CompactDescriptor | None:
         """Return the descriptor covering an instance; None if there is none."""

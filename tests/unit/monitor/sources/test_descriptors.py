@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from support.monitor.feed import Feed, standalone, with_columns
+from support.monitor.feed import Feed, standalone, ultraservers, with_columns
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
@@ -14,18 +14,9 @@ from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 FEED = Feed(standalone(300, "inf2.48xlarge"))
 PAYLOADS = [envelope.payload for envelope in FEED.announcements()[1:]]
 MESSAGE: dict[str, Any] = json.loads(PAYLOADS[0])
-
-
-def exhausted(slices: Iterator[None]) -> None:
-    """Run work in slices to its end."""
-    for _ in slices:
-        pass
 
 
 def test_what_was_read_before_lets_nothing_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +68,52 @@ def test_a_descriptor_is_whole_again_however_it_is_written(payload: bytes) -> No
     assert known.whole().columns == STANDARD_COLUMNS
     descriptors = Descriptors()
     descriptors.put(known)
-    found: dict[str, list[str]] = {}
-    ec2_id = MESSAGE["instances"][0]["ec2_id"]
-    exhausted(descriptors.search_ec2({ec2_id}, found))
-    assert found == {ec2_id: [MESSAGE["path"]]}
+    assert list(descriptors.addresses(MESSAGE["instances"][0]["ec2_id"])) == [MESSAGE["path"]]
+
+
+def test_an_ec2_instance_at_two_addresses_is_named() -> None:
+    """Both addresses are reported until one has another id."""
+    feed = Feed(standalone(3))
+    one, two, three = feed.layout.instances
+    feed.ec2_ids = {one: "", two: "", three: "i-3"}
+    feed.describe()
+    assert not feed.monitor.ingest.descriptors.contested
+    feed.revision = 1
+    feed.ec2_ids = {one: "i-1", two: "i-1", three: "i-3"}
+    feed.receive([*feed.announcements(), feed.reservation("cb-1", ec2_ids=["i-1"], instances=1)])
+
+    def told() -> list[str]:
+        feed.monitor.compute()
+        problems = feed.monitor.pipeline().problems
+        return [problem.text for problem in problems if problem.name == "instance-twice"]
+
+    assert told() == [f"EC2 instance i-1 is described as {one} and {two}: its chips count twice"]
+    assert [entry.rows for entry in feed.monitor.reservations.table()] == [(range(1),)]
+    for path, ec2_id, problems in (
+        (one, "i-4", 0),
+        (one, "i-1", 1),
+        (two, "i-3", 1),
+        (two, "i-2", 0),
+    ):
+        feed.ec2_ids[path] = ec2_id
+        feed.revision += 1
+        feed.describe([path])
+        assert len(told()) == problems
+    descriptors = feed.monitor.ingest.descriptors
+    for path in (one, two, three):
+        descriptors.remove(path)
+    assert not descriptors.contested
+    assert not descriptors.addresses("i-1")
+
+
+def test_one_address_in_two_descriptors_is_one_instance() -> None:
+    """A descriptor of an UltraServer and one of its host agree about the host."""
+    wide = Feed(ultraservers(1), grouped=True)
+    descriptors = Descriptors()
+    payloads = [feed.announcements()[1].payload for feed in (wide, Feed(ultraservers(1)))]
+    for payload in payloads:
+        descriptors.put(CompactDescriptor.of(payload))
+    assert not descriptors.contested
+    host = wide.layout.instances[0]
+    descriptors.remove(host)
+    assert list(descriptors.addresses(f"i-{0:017x}")) == [host]
