@@ -218,7 +218,12 @@ REFERENCES: Mapping[tuple[str, str], ReferenceKind] = MappingProxyType(
                 "minus_median_of", "job", _PEER_SCOPES, "chips and links", False, _distance_value
             ),
             ReferenceKind(
-                "share_of_median_of", "job", _PEER_SCOPES, "chips and links", False, _share_value
+                "share_of_median_of",
+                "job",
+                _PEER_SCOPES | {Scope.INSTANCE},
+                "chips, links and instances",
+                False,
+                _share_value,
             ),
             ReferenceKind(
                 "share_of_median_of",
@@ -300,8 +305,9 @@ class Condition(Model):
     minus_median_of: Literal["job"] | None = None
     """The figure minus the median of the chips of the same job."""
     share_of_median_of: Literal["job", "instance", "past"] | None = None
-    """The figure as a share of a median. `job`: the chips of the same job. `instance`: the same
-    link or figure of the instance's chips. `past`: the target itself, without times of trouble."""
+    """The figure as a share of a median. `job`: the chips or instances of the same job.
+    `instance`: the same link or figure of the instance's chips. `past`: the target itself, without
+    times of trouble."""
     past: Duration | None = None
     """Length of the target's own past; scopes with names only."""
     above: Number | None = None

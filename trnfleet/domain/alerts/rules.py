@@ -152,7 +152,7 @@ class Rule(Condition):
 
     @property
     def needs_jobs(self) -> bool:
-        """Whether only messages about jobs tell some of its figures."""
+        """Whether it sees only instances of jobs, placed by messages or claims."""
         figures = FIGURES[self.scope]
         return any(
             (part.figure and figures[part.figure].is_of_job)
@@ -165,8 +165,6 @@ class Rule(Condition):
         """Sources other than a Neuron host that its conditions need."""
         figures = FIGURES[self.scope]
         needed = {figures[part.figure].source for part in self.conditions if part.figure}
-        if self.needs_jobs:
-            needed.add(Provider.JOB)
         return tuple(source for source in Provider if source in needed - {Provider.HOST})
 
     @property

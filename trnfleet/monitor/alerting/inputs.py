@@ -108,6 +108,7 @@ class Readings:
     job_of: NDArray[np.int32] = field(init=False)
     """Number of each instance's job in `tables`: jobs may be placed anew during an evaluation."""
     _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
+    _host_medians: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)
     _revision: int = field(init=False)
 
@@ -311,6 +312,26 @@ class Readings:
             known = median(values) if len(values) >= LEAST_PEERS else np.nan
             self._medians[figure, job] = known
         return known
+
+    def host_medians(self, figure: str) -> NDArray[np.float64]:
+        """Return the median of a figure over the live instances of each job.
+
+        NaN below `LEAST_PEERS`; the last is for instances without a job.
+        """
+        if figure not in self._host_medians:
+            jobs = self.store.job_of
+            values = self.values(Scope.INSTANCE, figure, slice(None))
+            live = self.is_known(Scope.INSTANCE, np.arange(len(jobs)))
+            peers = np.flatnonzero(live & (jobs >= 0) & ~np.isnan(values))
+            peers = peers[np.lexsort((values[peers], jobs[peers]))]
+            starts = np.flatnonzero(np.diff(jobs[peers], prepend=-1))
+            counts = np.diff(starts, append=len(peers))
+            middles = [(counts - 1) // 2, counts // 2]
+            of_jobs = np.mean([values[peers[starts + middle]] for middle in middles], axis=0)
+            medians = np.full(int(jobs.max(initial=-1)) + 2, np.nan)
+            medians[jobs[peers[starts]]] = np.where(counts >= LEAST_PEERS, of_jobs, np.nan)
+            self._host_medians[figure] = medians
+        return self._host_medians[figure]
 
     def job_of_chips(self, rows: Rows) -> NDArray[np.int32]:
         """Return the job number of each chip, -1 for none."""

@@ -8,7 +8,7 @@ from trnfleet.bridge.neuron.host_reader import EXPORTER, NEURON_MONITOR, OBSERVE
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.alerts.rules import Rule, RuleFile, join_rules
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.metrics import SIMULATED
+from trnfleet.domain.metrics import SIMULATED, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def seen_by(rule: Rule) -> dict[str, str]:
         is_simulated = source == "simulator"
         if rule.needs_events and not is_simulated:
             lacks.append("events")
-        if (rule.needs_jobs or rule.scope is Scope.JOB) and not is_simulated:
+        if (Provider.JOB in rule.sources or rule.scope is Scope.JOB) and not is_simulated:
             seen[source] = "needs job messages" if not lacks else f"no {', '.join(lacks)}"
         else:
             seen[source] = f"no {', '.join(lacks)}" if lacks else "sees"

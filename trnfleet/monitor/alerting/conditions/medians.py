@@ -251,6 +251,11 @@ def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> V
     return np.array([medians.get(job, np.nan) for job in jobs.tolist()])
 
 
+def _host_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
+    """Return the median over the live instances of each instance's job."""
+    return readings.host_medians(figure)[readings.store.job_of[rows]]
+
+
 def _peer_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:
     """Return the median over the chips of each target's instance, for links lane by lane.
 
@@ -334,6 +339,7 @@ _MEDIANS: Mapping[tuple[Scope, str], Callable[[Readings, Scope, str, Rows], Valu
         {
             (Scope.CHIP, "job"): _job_medians,
             (Scope.CHIP, "instance"): _peer_medians,
+            (Scope.INSTANCE, "job"): _host_medians,
             (Scope.LINK, "job"): _peer_medians,
             (Scope.LINK, "instance"): _peer_medians,
         }
