@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from trnfleet.bridge.neuron.telemetry import check_path
+from trnfleet.bridge.neuron.telemetry import CLUSTER, check_path
+from trnfleet.domain.address import STANDALONE
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ DEFAULT_PATH = "/metrics"
 _FILE_SD = re.compile(r"\s*(?:\{|\[(?![0-9A-Fa-f:]))")
 """Begin of JSON, and not of an IPv6 address."""
 _PORTS = {"http": 80, "https": 443}
+_FORMS = "not HOST, HOST:PORT or a URL such as http://host:8000/metrics"
 
 
 class Target(NamedTuple):
@@ -49,22 +53,33 @@ def parse_target(text: str, address: str | None = None) -> Target:
         ConfigError: it is neither, or its address is not an instance's.
     """
     is_url = "://" in text
+    shown = f"target {text[:100]!a}"
     try:
         parts = urlsplit(text if is_url else f"http://{text}")
         host = parts.hostname
-        port = parts.port
         # Names are looked up in this form, which has no empty or long parts.
         (host or "").encode("idna")
     except ValueError:
-        host = None
-        port = None
-    shown = f"target {text[:100]!a}"
-    if not host or port == 0 or parts.scheme not in _PORTS or not text.isprintable() or " " in text:
-        raise ConfigError(f"{shown}: not HOST, HOST:PORT or a URL such as http://host:8000/metrics")
-    if not host.isascii() or not text.isascii():
-        raise ConfigError(f"{shown}: it is not ASCII")
+        raise ConfigError(f"{shown}: {_FORMS}") from None
     if parts.username is not None:
         raise ConfigError("a target's URL has a user: use --target-token-file")
+    with contextlib.suppress(ValueError):
+        bare = ipaddress.IPv6Address(parts.netloc)
+        raise ConfigError(f"{shown}: an IPv6 address is in brackets, as [{bare}]:{DEFAULT_PORT}")
+    if not host or parts.scheme not in _PORTS or not text.isprintable() or " " in text:
+        raise ConfigError(f"{shown}: {_FORMS}")
+    if not host.isascii() or not text.isascii():
+        raise ConfigError(f"{shown}: it is not ASCII")
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        before, _, number = parts.netloc.rpartition(":")
+        raise ConfigError(
+            f"{shown}: port {number[:20]!a} is not a number from 1 to 65535; choose one, as"
+            f" {before}:{DEFAULT_PORT}"
+        )
     path = parts.path if parts.path not in {"", "/"} else DEFAULT_PATH
     path += f"?{parts.query}" if parts.query else ""
     target = Target(
@@ -99,7 +114,10 @@ def parse_targets(text: str) -> list[Target]:
         for option in options:
             key, _, address = option.partition("=")
             if key != "address":
-                raise ConfigError(f"line {number}: {option[:40]!a} is not address=PATH")
+                raise ConfigError(
+                    f"line {number}: {option[:40]!a} behind {where[:100]!a} is not"
+                    f" address={CLUSTER}/{STANDALONE}/HOST; a comment begins with #"
+                )
         try:
             targets.append(parse_target(where, address))
         except ConfigError as error:
