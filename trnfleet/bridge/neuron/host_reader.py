@@ -305,13 +305,16 @@ class HostReader:
         elif ec2_id and self.ec2_id and ec2_id != self.ec2_id:
             raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
         self._kind = kind
+        host = text_of(instance.get("instance_name")) or self.host
+        # Without an id a new name is another host's; with one it is a new name tag.
+        is_same = host == self.host or not self.host or bool(ec2_id or self.ec2_id)
         self.ultraserver = (
             text_of(instance.get("ultraserver_id"))
             or (self._sysfs.ultraserver if self._sysfs is not None else "")
-            or self.ultraserver
+            or (self.ultraserver if is_same else "")
         )
         known = (self.lnc, self.ec2_id, self.host, self.versions)
-        self.host = text_of(instance.get("instance_name")) or self.host
+        self.host = host
         self.ec2_id = ec2_id or self.ec2_id
         self.lnc = _lnc(hardware, kind) or self.lnc or kind.chip.logical_neuroncore_config
         self.versions = {

@@ -226,7 +226,7 @@ class ObserverLayout:
         self._instance, self._hardware = _infos(samples, self.unread)
         self._cores: dict[tuple[str, int], int] = {}
         per_device = self._hardware.get("neuroncore_per_device_count")
-        self._places = [self._place(sample, per_device) for sample in samples]
+        self.places = [self._place(sample, per_device) for sample in samples]
 
     def _place(self, sample: SeriesSample, per_device: object) -> SeriesPlace | None:
         """Return the place of a series; None, and counted, without one."""
@@ -271,7 +271,7 @@ class ObserverLayout:
         memory: dict[str, float] = {}
         efa: defaultdict[str, float] = defaultdict(float)
         scale = 1.0 if unit.is_percent else 100.0
-        for place, value in zip(self._places, values, strict=True):
+        for place, value in zip(self.places, values, strict=True):
             if place is None:
                 continue
             part, key, row, series, _ = place

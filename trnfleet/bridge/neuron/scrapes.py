@@ -141,6 +141,10 @@ def _unescaped(found: re.Match[str]) -> str:
 MOST_LINE_BYTES = 64 * 2**10
 MOST_SERIES = 200_000
 """Most series of one scrape. 128 processes listing 128 cores each have 98,000."""
+MOST_LINES = 2 * MOST_SERIES
+"""Most lines of an exporter's own text."""
+MOST_ENDED = 4_096
+"""Counters of ended processes remembered for a host. They may come back after a damaged page."""
 UNDATED = "a scrape without timestamps after the first: when it was taken is not known"
 
 
@@ -221,7 +225,12 @@ class Scrapes:
 
         Names are parsed only if they are not the last text's: an exporter's stay the same from
         scrape to scrape, and are most of the text.
+
+        Raises:
+            WireError: it has more than `MOST_LINES` lines.
         """
+        if text.count(b"\n") > MOST_LINES:
+            raise WireError(f"the page has more than {MOST_LINES:,} lines")
         names = []
         values = [b""]
         for line in text.split(b"\n"):
@@ -247,6 +256,9 @@ class Scrapes:
             and is_whole
         )
         self._open = {}
+        if scrapes:
+            # A host that is not in the text any more has left the target.
+            self._totals = {scrape.host: self._totals[scrape.host] for scrape in scrapes}
         self._digest = digest if is_plain else None
         return scrapes
 
@@ -364,6 +376,10 @@ class Scrapes:
         names = self._names = _Names(host, scrape.line, scrape.lines, series, layout)
         numbers = [sample.value for sample in scrape.samples]
         finished = self._scrape(names, scrape.ts_ns, numbers)
+        totals = self._totals[host]
+        present = {place.series for place in layout.places if place is not None and place.series}
+        if len(totals) > len(present) + MOST_ENDED:
+            self._totals[host] = {series: totals[series] for series in present & totals.keys()}
         if scrape.is_damaged:
             # An unknown process may be on any core not listed by another.
             unknown = {"error": "lines are lost", "report": {}}
@@ -410,7 +426,7 @@ class ExporterLayout:
         self._instance: dict[str, str] = {}
         self._hardware: dict[str, int] = {}
         self._tags: dict[str, int] = {}
-        self._places = [self._place(sample.name, sample.labels) for sample in samples]
+        self.places = [self._place(sample.name, sample.labels) for sample in samples]
 
     def _place(self, name: str, labels: dict[str, str]) -> SeriesPlace | None:
         """Return the place of a series, and store its labels."""
@@ -447,7 +463,7 @@ class ExporterLayout:
         devices: dict[int, dict[str, Any]] = {}
         usage: dict[str, float] = {}
         host_memory: dict[str, float] = {}
-        for place, value in zip(self._places, values, strict=True):
+        for place, value in zip(self.places, values, strict=True):
             if place is None:
                 continue
             part, key, row, series, core = place

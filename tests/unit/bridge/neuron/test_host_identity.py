@@ -108,3 +108,21 @@ def test_the_period_is_that_of_most_groups() -> None:
     feed(reader, {"neuron_runtime_data": []})
     assert reader.period_s == pytest.approx(1.0003, abs=0.001)
     assert read_period(b'{"neuron_runtime_data": []}') is None
+
+
+def test_an_ultraserver_is_forgotten_with_its_host() -> None:
+    """Without ids another name is another host; with one it is a new name tag."""
+    document = trn2()
+    info = document["instance_info"] = {
+        "instance_type": "trn2.48xlarge",
+        "instance_name": "x",
+        "ultraserver_id": "us-7",
+    }
+    for ec2_id, left in (("", ""), ("i-1", "us-7")):
+        reader = HostReader()
+        feed(reader, {**document, "instance_info": info | {"instance_id": ec2_id}})
+        del (other := info | {"instance_id": ec2_id})["ultraserver_id"]
+        feed(reader, {**document, "instance_info": other})
+        assert reader.ultraserver == "us-7"
+        feed(reader, {**document, "instance_info": other | {"instance_name": "y"}})
+        assert reader.ultraserver == left

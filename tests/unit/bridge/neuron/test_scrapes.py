@@ -14,7 +14,14 @@ from support.exporter import exporter_page
 from support.paths import FIXTURES
 
 from trnfleet.bridge.neuron.host_reader import EXPORTER, HostReader
-from trnfleet.bridge.neuron.scrapes import UNDATED, Scrape, Scrapes, parse_sample
+from trnfleet.bridge.neuron.scrapes import (
+    MOST_ENDED,
+    MOST_LINES,
+    UNDATED,
+    Scrape,
+    Scrapes,
+    parse_sample,
+)
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.wire.ndjson import LeftOut, TextFile
@@ -365,3 +372,36 @@ def test_any_sequence_of_pages_is_read_the_same(edits: list[tuple[int, str]]) ->
         else:
             lines[number] = f"{lines[number].rpartition(' ')[0]} {text}"
         pages.read("".join(f"{line}\n" for line in lines))
+
+
+def executions(scrapes: Scrapes, *lines: str) -> list[float]:
+    """Return the growth of completed executions of each process on a page."""
+    page = "".join(
+        f'execution_status_total{{{line.rpartition(" ")[0]},status_type="completed"}}'
+        f" {line.rpartition(' ')[2]}\n"
+        for line in lines
+    )
+    (scrape,) = scrapes.read_text(page.encode())
+    return [
+        runtime["report"]["execution_stats"]["execution_summary"]["completed"]
+        for runtime in scrape.document["neuron_runtime_data"]
+    ]
+
+
+def test_counters_of_hosts_and_processes_that_left_are_forgotten() -> None:
+    """Labels that change for ever need no more memory; those of now go on."""
+    pages = Scrapes(LeftOut())
+    first = 'instance_id="a",runtime_tag="1"'
+    assert [executions(pages, f"{first} {count}") for count in (5, 7)] == [[5], [2]]
+    executions(pages, 'instance_id="b",runtime_tag="1" 1')
+    assert executions(pages, f"{first} 8") == [8]
+    many = [f'instance_id="a",runtime_tag="{number}" 1' for number in range(MOST_ENDED + 3)]
+    executions(pages, *many)
+    assert executions(pages, f"{first} 9") == [8]
+    assert executions(pages, many[2]) == [1]
+    assert executions(pages, f"{first} 9") == [0]
+
+
+def test_a_page_of_too_many_lines_is_refused() -> None:
+    with pytest.raises(WireError, match="more than 400,000 lines"):
+        Scrapes(LeftOut()).read_text(b"a\n" * (MOST_LINES + 1))
