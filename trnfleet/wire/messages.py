@@ -342,6 +342,8 @@ class PublisherMessage(Message, frozen=True, kw_only=True):
 class HostMessage(PublisherMessage, frozen=True, kw_only=True):
     """The presence of a real host."""
 
+    path: InstancePath | None = None
+    """The instance that it describes. Left out of the message before its descriptor."""
     versions: Annotated[dict[Name, Text], Meta(max_length=16)] = msgspec.field(default_factory=dict)
     """Versions of its programs, by name. Left out of the message without any."""
     problems: Annotated[tuple[Text, ...], Meta(max_length=16)] = ()
@@ -350,7 +352,7 @@ class HostMessage(PublisherMessage, frozen=True, kw_only=True):
     def as_written(self) -> dict[str, Any]:
         """Return the fields as written: without empty ones."""
         data = msgspec.structs.asdict(self)
-        for name in ("versions", "problems"):
+        for name in ("path", "versions", "problems"):
             if not data[name]:
                 del data[name]
         return data

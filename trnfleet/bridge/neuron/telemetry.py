@@ -197,7 +197,7 @@ class HostTelemetry:
         """Number of the next tick."""
         self.holders: tuple[Holder, ...] = ()
         """Jobs that other sources than process tags name, set before each tick."""
-        self._reader = reader
+        self.reader = reader
         self._fleet = fleet
         self.path = path
         self._root = root
@@ -234,7 +234,7 @@ class HostTelemetry:
             ts_ns: Source time of the document.
             with_events: Whether its failures are new, and not those since an exporter began.
         """
-        reader = self._reader
+        reader = self.reader
         if self._told_revision != reader.revision:
             self._told_revision = reader.revision
             self._epoch = self._epoch or format_rfc3339(ts_ns)
@@ -260,7 +260,7 @@ class HostTelemetry:
             payload = self._encoder.encode(head.seq, ts_ns)
             yield Envelope(self._topic(self.path), payload, content_type=CONTENT_TYPE_CBOR)
 
-        for failure in self._reader.failures if with_events else ():
+        for failure in self.reader.failures if with_events else ():
             yield self.failure(failure, ts_ns)
 
     def failure(self, failure: FailedExecutions, ts_ns: int) -> Envelope:
@@ -282,7 +282,7 @@ class HostTelemetry:
         """Return an event of the host or of a chip."""
         self._events += 1
         chip = ""
-        if event.chip is not None and event.chip < self._reader.kind.chips:
+        if event.chip is not None and event.chip < self.reader.kind.chips:
             chip = f"/{format_chip(event.chip)}"
         message = EventMessage(
             id=f"{self._boot}-{self._events}",
@@ -314,6 +314,7 @@ class HostTelemetry:
             client=self.publisher,
             state=state,
             boot=self._boot,
+            path=self.path if self._epoch else None,
             versions=dict(self.presence_facts.versions),
             problems=self.presence_facts.problems,
         )
@@ -340,7 +341,7 @@ class HostTelemetry:
         The most precise source of a chip has it.
         """
         tagged = tuple(
-            Holder(tag, frozenset(chips), SOURCES[0]) for tag, chips in self._reader.tagged.items()
+            Holder(tag, frozenset(chips), SOURCES[0]) for tag, chips in self.reader.tagged.items()
         )
         claimed: list[Holder] = []
         for source in SOURCES:
@@ -369,7 +370,7 @@ class HostTelemetry:
 
     def descriptor(self) -> Descriptor:
         """Return the host's descriptor, on the wall clock."""
-        reader = self._reader
+        reader = self.reader
         own = self.path.rpartition("/")[2]
         return Descriptor(
             path=self.path,
@@ -394,8 +395,8 @@ class HostTelemetry:
         )
 
     def _samples(self, head: Head) -> Iterator[Envelope]:
-        columns = self._reader.columns
-        chips = slice(0, self._reader.kind.chips)
+        columns = self.reader.columns
+        chips = slice(0, self.reader.kind.chips)
         own = encode_instance(head, self.path, None, columns, 0)
         for path, sample in (
             (self.path, own),

@@ -25,8 +25,16 @@ class FetchError(TrnfleetError):
     """A page could not be read; the message says why, without the target."""
 
 
+class LongPageError(FetchError):
+    """A page is longer than allowed."""
+
+
 async def fetch(
-    target: Target, limit_s: float, tls: ssl.SSLContext | None = None, token: str = ""
+    target: Target,
+    limit_s: float,
+    tls: ssl.SSLContext | None = None,
+    token: str = "",
+    most_bytes: int = MOST_BYTES,
 ) -> bytes:
     """Return the page of a target.
 
@@ -35,9 +43,11 @@ async def fetch(
         limit_s: Longest time in all.
         tls: Authorities to verify a target of `https://` with.
         token: Bearer token; empty without one.
+        most_bytes: Longest page, also unpacked.
 
     Raises:
         FetchError: there is no answer, or it is no page.
+        LongPageError: it is longer than `most_bytes`.
     """
     try:
         async with asyncio.timeout(limit_s):
@@ -46,7 +56,7 @@ async def fetch(
             )
             try:
                 writer.write(_request(target, token))
-                return await _read_answer(reader)
+                return await _read_answer(reader, most_bytes)
             finally:
                 # A farewell of TLS would be waited for.
                 writer.transport.abort()
@@ -82,11 +92,12 @@ def _request(target: Target, token: str) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> bytes:
+async def _read_answer(reader: asyncio.StreamReader, most: int) -> bytes:
     """Return the page of an answer.
 
     Raises:
         FetchError: it is none, or has another status than 200.
+        LongPageError: it is longer than `most` bytes.
         IncompleteReadError: it ends before its end.
     """
     status, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
@@ -100,37 +111,39 @@ async def _read_answer(reader: asyncio.StreamReader) -> bytes:
         for name, _, value in (line.partition(b":") for line in lines)
     }
     if headers.get(b"transfer-encoding", b"identity") != b"identity":
-        body = await _read_chunks(reader)
+        body = await _read_chunks(reader, most)
     elif b"content-length" in headers:
-        body = await reader.readexactly(_length(headers[b"content-length"], 10))
+        body = await reader.readexactly(_length(headers[b"content-length"], 10, most))
     else:
-        body = await reader.read(MOST_BYTES + 1)
+        body = await reader.read(most + 1)
         while not reader.at_eof():
-            body += await reader.read(MOST_BYTES + 1)
-            _length(b"%d" % len(body), 10)
+            _check_length(len(body), most)
+            body += await reader.read(most + 1)
     coding = headers.get(b"content-encoding", b"identity")
+    _check_length(len(body), most)
     if coding in {b"gzip", b"x-gzip"}:
-        return _unpacked(body)
+        return _unpacked(body, most)
     if coding != b"identity":
         raise FetchError(f"the answer has an unknown coding, {coding[:20]!r}")
     return body
 
 
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+async def _read_chunks(reader: asyncio.StreamReader, most: int) -> bytes:
     """Return a body in chunks; trailers are not read."""
     body = bytearray()
-    while size := _length((await reader.readuntil(b"\r\n")).split(b";")[0].strip(), 16):
-        _length(b"%d" % (len(body) + size), 10)
+    while size := _length((await reader.readuntil(b"\r\n")).split(b";")[0].strip(), 16, most):
+        _check_length(len(body) + size, most)
         body += await reader.readexactly(size)
         await reader.readexactly(2)
     return bytes(body)
 
 
-def _length(digits: bytes, base: int) -> int:
+def _length(digits: bytes, base: int, most: int) -> int:
     """Return a number of bytes.
 
     Raises:
-        FetchError: it is none, or above `MOST_BYTES`.
+        FetchError: it is none.
+        LongPageError: it is above `most`.
     """
     if not digits.isalnum() or len(digits) > 16:
         raise FetchError("the answer has no valid length")
@@ -138,23 +151,28 @@ def _length(digits: bytes, base: int) -> int:
         size = int(digits, base)
     except ValueError:
         raise FetchError("the answer has no valid length") from None
-    if size > MOST_BYTES:
-        raise FetchError(f"the answer is longer than {MOST_BYTES:,} bytes")
+    _check_length(size, most)
     return size
 
 
-def _unpacked(body: bytes) -> bytes:
+def _check_length(size: int, most: int) -> None:
+    if size > most:
+        raise LongPageError(f"the answer is longer than {most:,} bytes")
+
+
+def _unpacked(body: bytes, most: int) -> bytes:
     """Return a gzip body's text.
 
     Raises:
-        FetchError: it is damaged, cut off or too long.
+        FetchError: it is damaged or cut off.
+        LongPageError: it is longer than `most` bytes.
     """
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        text = unpacker.decompress(body, MOST_BYTES + 1)
+        text = unpacker.decompress(body, most + 1)
     except zlib.error:
         raise FetchError("the answer's gzip data are damaged") from None
-    _length(b"%d" % len(text), 10)
+    _check_length(len(text), most)
     if not unpacker.eof or unpacker.unused_data:
         raise FetchError("the answer's gzip data are cut off or damaged")
     return text

@@ -1,7 +1,8 @@
 """The scraper: pages of many exporters as messages of their hosts.
 
 One publisher describes all of its hosts. Its presence is the scraper's. A host that does not answer
-becomes stale, and an event says why; one that answers without chips stays live.
+becomes stale, and an event says why; one that answers without chips stays live. A host with an
+agent is left to it while the agent is online.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import secrets
 import socket
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from trnfleet import logs
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.observer import UtilisationUnit
 from trnfleet.bridge.neuron.scrapes import Scrapes
-from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
+from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path, publisher_of
 from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
@@ -29,24 +31,37 @@ from trnfleet.errors import ConfigError, TrnfleetError, WireError
 from trnfleet.garbage import spare_collector
 from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
-from trnfleet.services.scrape.fetch import FetchError, fetch
+from trnfleet.services.scrape.fetch import MOST_BYTES, FetchError, LongPageError, fetch
 from trnfleet.services.scrape.targets import Target, join_targets, read_targets
-from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
+from trnfleet.services.session import (
+    ANSWER_S,
+    CONNECT_LIMIT_S,
+    QUIET_S,
+    BatchReader,
+    BrokerSession,
+)
 from trnfleet.systemd import ServiceManager, Work, link_works
-from trnfleet.tasks import Ending, background, run_until
+from trnfleet.tasks import Ending, background, in_thread, run_until
 from trnfleet.text import plain
 from trnfleet.transport.security import TlsSettings, read_secret
 from trnfleet.wire.limits import DEFAULT_LIMITS
-from trnfleet.wire.messages import EventMessage, PublisherMessage, message_envelope
+from trnfleet.wire.messages import (
+    REPEAT_S,
+    EventMessage,
+    HostMessage,
+    PublisherMessage,
+    decode_message,
+    message_envelope,
+)
 from trnfleet.wire.ndjson import LeftOut
-from trnfleet.wire.topics import FLEET_PATH, TopicClass, build_topic
+from trnfleet.wire.topics import FLEET_PATH, TopicClass, build_filter, build_topic
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from trnfleet.wire.ports import Envelope, Publisher
+    from trnfleet.wire.ports import Envelope, Publisher, Source
 
 log = logs.get_logger(__name__)
 
@@ -54,10 +69,17 @@ AT_ONCE = 64
 """Pages requested at a time."""
 RETRIES = 16
 """Of these, from hosts that were silent before: many of them must not delay the others."""
+LONG_BYTES = 2**20
+"""Longest page of most hosts, twice that of 16 processes with 64 cores each. Longer ones are parsed
+in a thread, so that the connection and other hosts go on."""
+LONG_AT_ONCE = 8
+"""Longer pages requested at a time: together with the others they are at most 192 MiB."""
 LONGEST_LIMIT_S = 10.0
 """Longest time for a page, as in Prometheus; a shorter interval allows four fifths of it."""
 LOOK_S = 1.0
 """Time between two looks at the file of targets."""
+AGENT_STILL_S = 3 * REPEAT_S
+"""Time without presence after which an agent is gone, though no last will was sent."""
 
 
 class HostState(enum.Enum):
@@ -68,6 +90,8 @@ class HostState(enum.Enum):
     UNUSABLE = "unusable"
     """It answers, and its page is no host's of the fleet."""
     SILENT = "silent"
+    AGENT = "with an agent"
+    """Its agent is online, and publishes it instead."""
 
 
 _SEVERITIES = {
@@ -75,6 +99,7 @@ _SEVERITIES = {
     HostState.NO_CHIPS: Severity.WARNING,
     HostState.UNUSABLE: Severity.WARNING,
     HostState.SILENT: Severity.WARNING,
+    HostState.AGENT: Severity.INFO,
 }
 
 
@@ -113,11 +138,44 @@ class ScrapedHost:
         self.telemetry: HostTelemetry | None = None
         self.path = ""
         """Address; empty before the first page."""
+        self.told_s = -math.inf
+        """When its state was published last, monotonic."""
+        self.is_long = False
+        """Whether its page is longer than `LONG_BYTES`."""
 
-    def forget(self) -> None:
-        """Forget the host, because another one has its address."""
-        self.reader = self.telemetry = None
-        self.path = ""
+    def read(self, page: bytes) -> bool:
+        """Read a page; return whether the host sees chips.
+
+        Another instance at the target has a new reader.
+
+        Raises:
+            WireError: it is no page of one host.
+            ConfigError: its instance type is not known.
+        """
+        scrapes = self.scrapes.read_text(page)
+        if not scrapes:
+            raise WireError(
+                "the page has no metrics of neuron-monitor-prometheus or Neuron Observer"
+            )
+        if len({scrape.host for scrape in scrapes}) > 1:
+            raise WireError("the page has several hosts: scrape each of them itself")
+        has_chips = False
+        for scrape in scrapes:
+            has_chips = sees_chips(scrape.document)
+            reader = self.reader or HostReader(metrics=scrape.metrics)
+            try:
+                reader.read_parsed(scrape.document)
+            except WireError:
+                if self.reader is None and not has_chips:
+                    return False
+                if self.reader is None:
+                    raise
+                reader = HostReader(metrics=scrape.metrics)
+                reader.read_parsed(scrape.document)
+            self.reader = reader
+            if reader.doubts.count:
+                self.left_out.doubt("page", reader.doubts.first, reader.doubts.count)
+        return has_chips
 
 
 class Scraper:
@@ -144,8 +202,12 @@ class Scraper:
         """By URL of their target."""
         self._paths: dict[str, ScrapedHost] = {}
         """By address."""
+        self._agents: dict[str, tuple[str, float]] = {}
+        """Address of each agent that is online, and when it said so, by client id."""
         self._turns = asyncio.Semaphore(AT_ONCE - RETRIES)
         self._retries = asyncio.Semaphore(RETRIES)
+        self._long = asyncio.Semaphore(LONG_AT_ONCE)
+        self._parsing = asyncio.Lock()
         self._events = 0
         self._looks = 0
         self._tls = None
@@ -178,13 +240,20 @@ class Scraper:
         publisher = session.publisher(self.client_id, will=self._presence("offline"))
         publisher.on_connect(self.announce)
         check = StateCheck(session, publisher, report)
+        presences = build_filter(self._request.fleet, TopicClass.PUBLISHER, session.root)
+        agents = session.source([(presences, 1)], beside=self.client_id)
         with ending.on_signals():
             async with background(
                 publisher=publisher.run(),
                 refused=fail_if_all_refused(publisher.status, session.clock),
                 check=check.run(),
-            ):
+                agents=agents.run(),
+            ) as spawn:
                 await publisher.wait_connected(CONNECT_LIMIT_S)
+                reader = BatchReader(agents, session.clock, limit_s=ANSWER_S, quiet_s=QUIET_S)
+                while batch := await reader.next():
+                    self.note_agents(batch)
+                spawn("presences", self._follow_agents(agents))
                 report(f"{self._plan()} to {session.url} as {self.client_id}")
                 works = [
                     Work("targets", lambda: self._looks),
@@ -253,7 +322,7 @@ class Scraper:
         yield self._presence("online")
         # Hosts join while the messages are sent.
         for host in list(self._paths.values()):
-            if host.telemetry is not None:
+            if host.telemetry is not None and not self._agent_of(host):
                 yield from host.telemetry.announce()
 
     def summary(self) -> str:
@@ -284,7 +353,7 @@ class Scraper:
 
     def _raise_if_none_is_live(self) -> None:
         if self._request.once and not any(
-            host.state is HostState.LIVE for host in self._hosts.values()
+            host.state in {HostState.LIVE, HostState.AGENT} for host in self._hosts.values()
         ):
             raise TrnfleetError("no host could be read")
 
@@ -303,136 +372,193 @@ class Scraper:
 
     async def _scrape(self, host: ScrapedHost, publisher: Publisher) -> None:
         """Scrape a host and publish the outcome."""
-        async with self._retries if host.state is HostState.SILENT else self._turns:
-            self.pages += 1
+        if agent := self._agent_of(host):
+            await publisher.publish(self._leave_to(agent, host))
+            return
+        turns = self._retries if host.state is HostState.SILENT else self._turns
+        is_long = host.is_long
+        async with self._long if is_long else turns:
             try:
                 token = self._token() if host.target.is_tls else ""
-                page = await fetch(host.target, self._limit_s, self._tls, token)
+                most = MOST_BYTES if is_long else LONG_BYTES
+                page = await fetch(host.target, self._limit_s, self._tls, token, most)
+            except LongPageError as error:
+                host.is_long = True
+                batch = self._note(host, HostState.SILENT, str(error)) if is_long else None
             except (FetchError, ConfigError) as error:
-                self.failures += 1
                 batch = self._note(host, HostState.SILENT, str(error))
             else:
-                batch = self._read(host, page)
-            await publisher.publish(batch)
+                host.is_long = len(page) > LONG_BYTES
+                batch = await self._read(host, page)
+            if batch is not None:
+                await publisher.publish(batch)
+        if batch is None:
+            await self._scrape(host, publisher)
 
-    def _read(self, host: ScrapedHost, page: bytes) -> list[Envelope]:
+    async def _read(self, host: ScrapedHost, page: bytes) -> list[Envelope]:
         """Return the messages of a page."""
+        was_sound = host.left_out.is_sound
+        unit = self._unit
         batch: list[Envelope] = []
-        now_ns = self._clock.wall_ns()
-        doubts = host.left_out.doubts + host.left_out.count
-        try:
-            has_chips = self._read_page(host, page, now_ns, batch)
-        except (WireError, ConfigError) as error:
-            self.failures += 1
-            return batch + self._note(host, HostState.UNUSABLE, str(error))
-        finally:
-            if not doubts and not host.left_out.is_sound:
-                log.warning(
-                    "scrape_has_unusable_lines",
-                    target=host.target.url,
-                    first=host.left_out.first or host.left_out.first_doubt,
-                )
-        state = HostState.LIVE if has_chips else HostState.NO_CHIPS
-        return batch + self._note(
-            host, state, "" if has_chips else "the host sees no Neuron device"
-        )
-
-    def _read_page(
-        self, host: ScrapedHost, page: bytes, now_ns: int, batch: list[Envelope]
-    ) -> bool:
-        """Add a page's messages to a batch; return whether its host sees chips.
-
-        Raises:
-            WireError: it is no page of one host.
-            ConfigError: its instance type is not known.
-        """
-        scrapes = host.scrapes.read_text(page)
-        if not scrapes:
-            raise WireError(
-                "the page has no metrics of neuron-monitor-prometheus or Neuron Observer"
-            )
-        if len({scrape.host for scrape in scrapes}) > 1:
-            raise WireError("the page has several hosts: scrape each of them itself")
-        for scrape in scrapes:
-            has_chips = sees_chips(scrape.document)
-            reader = host.reader or HostReader(metrics=scrape.metrics)
+        async with self._parsing:
+            was_percent = unit.is_percent
             try:
-                reader.read_parsed(scrape.document)
-            except WireError:
-                if host.reader is None and not has_chips:
-                    return False
-                if host.reader is None:
-                    raise
-                # Another instance has its address now.
-                batch += self._leave(host)
-                host.forget()
-                reader = HostReader(metrics=scrape.metrics)
-                reader.read_parsed(scrape.document)
-            if host.reader is None:
-                self._join(host, reader, now_ns)
-            if reader.doubts.count:
-                host.left_out.doubt("page", reader.doubts.first, reader.doubts.count)
-        telemetry = host.telemetry
-        if telemetry is not None:
-            # The counters of a host's first page are those since its exporter began.
-            batch += telemetry.envelopes(now_ns, with_events=telemetry.seq > 0)
-        return has_chips
+                # A long page takes seconds, others milliseconds.
+                is_long = host.is_long
+                has_chips = (
+                    await in_thread(partial(host.read, page)) if is_long else host.read(page)
+                )
+                batch += self._place(host)
+            except (WireError, ConfigError) as error:
+                batch += self._note(host, HostState.UNUSABLE, str(error))
+            else:
+                batch += self._messages(host, has_chips=has_chips)
+            if unit.is_percent and not was_percent:
+                log.warning("utilization_is_percent", first=unit.reason, target=host.target.url)
+                text = (
+                    "Neuron Observer's utilization is percent, read as a ratio until now:"
+                    f" {unit.reason} of {host.target.url}"
+                )
+                batch.append(self._event("utilization_is_percent", Severity.WARNING, text))
+        if was_sound and not host.left_out.is_sound:
+            log.warning(
+                "scrape_has_unusable_lines",
+                target=host.target.url,
+                first=host.left_out.first or host.left_out.first_doubt,
+            )
+        return batch
 
-    def _join(self, host: ScrapedHost, reader: HostReader, now_ns: int) -> None:
-        """Give a host its address.
+    def _place(self, host: ScrapedHost) -> Iterator[Envelope]:
+        """Give a host that was read its address, and yield what clears its former one.
 
         Raises:
-            WireError: another target has it.
+            WireError: another target has the address.
         """
+        reader = host.reader
+        if reader is None:
+            return
+        telemetry = host.telemetry
+        if telemetry is not None and telemetry.reader is not reader:
+            # Another instance is at the target now.
+            yield from self._leave(host)
+            telemetry = None
         name = re.sub(r"[^A-Za-z0-9_-]", "-", host.target.host)
         path = host.target.address or default_path(reader, name)
         other = self._paths.setdefault(path, host)
         if other is not host:
             raise WireError(f"{other.target.url} is the same host, {path}")
+        if telemetry is None:
+            host.telemetry = HostTelemetry(
+                reader,
+                self._request.fleet,
+                path,
+                boot=boot_of(path, self._clock.wall_ns()),
+                period_s=self._request.interval_s,
+                encoding=self._encoding,
+                root=self._request.root,
+                publisher=self.client_id,
+                with_presence=False,
+            )
+        elif path != host.path:
+            del self._paths[host.path]
+            cleared = list(telemetry.move(path))
+            yield from () if self._agent_of(host) else cleared
         host.path = path
-        host.reader = reader
-        host.telemetry = HostTelemetry(
-            reader,
-            self._request.fleet,
-            path,
-            boot=boot_of(path, now_ns),
-            period_s=self._request.interval_s,
-            encoding=self._encoding,
-            root=self._request.root,
-            publisher=self.client_id,
-            with_presence=False,
-        )
+
+    def _messages(self, host: ScrapedHost, *, has_chips: bool) -> Iterator[Envelope]:
+        """Yield the messages of a host that was read, unless its agent publishes it."""
+        if agent := self._agent_of(host):
+            yield from self._leave_to(agent, host)
+            return
+        telemetry = host.telemetry
+        if telemetry is not None:
+            now_s = self._clock.monotonic_s()
+            # Counts of a time when nothing was published are those of the exporter or the agent.
+            is_first = host.told_s == -math.inf
+            if now_s - host.told_s >= REPEAT_S:
+                host.told_s = now_s
+                yield from telemetry.announce()
+            yield from telemetry.envelopes(self._clock.wall_ns(), with_events=not is_first)
+        if has_chips:
+            yield from self._note(host, HostState.LIVE, "")
+        else:
+            yield from self._note(host, HostState.NO_CHIPS, "the host sees no Neuron device")
 
     def _leave(self, host: ScrapedHost) -> Iterator[Envelope]:
-        """Yield the messages that take a host out of the fleet."""
-        if host.telemetry is not None:
-            del self._paths[host.path]
+        """Yield the messages that take a host out of the fleet, unless its agent publishes it."""
+        if host.telemetry is None:
+            return
+        if not self._agent_of(host):
             yield from host.telemetry.clear()
+        del self._paths[host.path]
+        host.telemetry = None
+        host.path = ""
+        host.told_s = -math.inf
+
+    def _leave_to(self, agent: str, host: ScrapedHost) -> list[Envelope]:
+        """Leave a host to its agent, and return the event where that is new."""
+        host.told_s = -math.inf
+        return self._note(host, HostState.AGENT, f"{agent} is online and publishes this host")
+
+    def _agent_of(self, host: ScrapedHost) -> str:
+        """Return the client id of the agent that publishes a host; empty without one."""
+        client = publisher_of(host.path)
+        path, heard_s = self._agents.get(client, ("", 0.0))
+        is_there = host.path == path != "" and self._clock.monotonic_s() - heard_s < AGENT_STILL_S
+        return client if is_there else ""
+
+    async def _follow_agents(self, source: Source) -> None:
+        while True:
+            self.note_agents(await source.take())
+
+    def note_agents(self, batch: Iterable[Envelope]) -> None:
+        """Note the agents that are online, by the presence of all publishers."""
+        for envelope in batch:
+            try:
+                presence = decode_message(envelope.payload, HostMessage)
+            except WireError:
+                continue
+            self._agents.pop(presence.client, None)
+            if (
+                presence.state == "online"
+                and presence.path
+                and len(self._agents) < DEFAULT_LIMITS.publishers
+            ):
+                self._agents[presence.client] = (presence.path, self._clock.monotonic_s())
 
     def _note(self, host: ScrapedHost, state: HostState, reason: str) -> list[Envelope]:
-        """Store a host's state, and return the event where it has changed."""
+        """Count an outcome, and return the event where the host's state has changed."""
+        if state is not HostState.AGENT:
+            self.pages += 1
+            self.failures += state in {HostState.SILENT, HostState.UNUSABLE}
         host.reason = reason
         before = host.state
         host.state = state
         if state is before or (before is None and state is HostState.LIVE):
             return []
         name = f"scrape_{state.name.lower()}"
-        write = log.info if state is HostState.LIVE else log.warning
+        write = log.warning if _SEVERITIES[state] is Severity.WARNING else log.info
         write(name, target=host.target.url, host=host.path or None, reason=reason or None)
+        again = "its agent is offline" if before is HostState.AGENT else "answers again"
+        text = f"{host.target.url}: {reason or again}"
+        return [self._event(name, _SEVERITIES[state], text, host.path)]
+
+    def _event(self, name: str, severity: Severity, text: str, path: str = "") -> Envelope:
+        """Return an event of a host, or of the fleet."""
         self._events += 1
-        text = f"{host.target.url}: {reason or 'answers again'}"
         message = EventMessage(
             id=f"{self._boot}-{self._events}",
             ts=format_rfc3339(self._clock.wall_ns()),
-            path=host.path,
+            path=path,
             source="scrape",
             name=name,
-            severity=_SEVERITIES[state],
+            severity=severity,
             text=plain(text, DEFAULT_LIMITS.text_chars),
         )
-        path = host.path or FLEET_PATH
-        topic = build_topic(self._request.fleet, TopicClass.EVENT, path, self._request.root)
-        return [message_envelope(topic, message, retain=False)]
+        topic = build_topic(
+            self._request.fleet, TopicClass.EVENT, path or FLEET_PATH, self._request.root
+        )
+        return message_envelope(topic, message, retain=False)
 
     def _presence(self, state: Literal["online", "offline"]) -> Envelope:
         message = PublisherMessage(client=self.client_id, state=state, boot=self._boot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,11 +19,24 @@ from trnfleet.clock import ManualClock, SystemClock
 from trnfleet.errors import ConfigError
 from trnfleet.logs import Logger
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.services.scrape.scraper import AT_ONCE, Scraper, ScrapeRequest
+from trnfleet.services.scrape.scraper import (
+    AGENT_STILL_S,
+    AT_ONCE,
+    ScrapedHost,
+    Scraper,
+    ScrapeRequest,
+)
 from trnfleet.services.scrape.targets import parse_target
-from trnfleet.wire.messages import Descriptor, EventMessage, PublisherMessage, decode_message
+from trnfleet.wire.messages import (
+    Descriptor,
+    EventMessage,
+    HostMessage,
+    PublisherMessage,
+    decode_message,
+    message_envelope,
+)
 from trnfleet.wire.ports import LinkStatus, PublishResult
-from trnfleet.wire.topics import TopicClass, parse_topic
+from trnfleet.wire.topics import TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -75,6 +89,13 @@ class Exporters:
         self.told: dict[str, bytes | None] = {}
         """The answer by path."""
         self.port = 0
+        self.asked: Callable[[str], object] = str
+        """Receives the path of each request."""
+
+    def answer(self, path: str) -> bytes | None:
+        """Return the answer to a request."""
+        self.asked(path)
+        return self.told.get(path, b"HTTP/1.1 404 Not Found\r\n\r\n")
 
     def url(self, name: str, page: str | bytes | None = None) -> str:
         """Return the URL of an exporter, and set its page."""
@@ -86,8 +107,7 @@ class Exporters:
 @pytest.fixture
 async def exporters() -> AsyncIterator[Exporters]:
     made = Exporters()
-    not_found = b"HTTP/1.1 404 Not Found\r\n\r\n"
-    async with await serve(lambda path: made.told.get(path, not_found)) as server:
+    async with await serve(made.answer) as server:
         made.port = server.sockets[0].getsockname()[1]
         yield made
 
@@ -260,33 +280,165 @@ async def test_many_silent_hosts_do_not_delay_others(
         await eventually(lambda: out.messages)
 
 
-async def test_an_agent_of_the_same_host_is_named(exporters: Exporters) -> None:
-    """The one that described it last wins; both are named."""
+async def test_an_agent_of_the_same_host_wins(exporters: Exporters) -> None:
+    """Even if it begins later; it is named, and the scrape goes on when the agent is offline."""
     clock = ManualClock(wall_ns=1_767_571_200_000_000_000, monotonic_s=100.0)
-    scraper = scraper_of(
-        exporters.url("a", exporter_page(0, 1, runtimes=1)), clock=clock, client_id="scrape-here"
-    )
+    url = exporters.url("a", exporter_page(0, 1, runtimes=1))
+    scraper = scraper_of(url, clock=clock, client_id="scrape-here")
     monitor = Monitor(SilentSource(), "prod", clock=clock)
     out = Collected()
-    out.messages += scraper.announce()
     reader = HostReader()
-    agent: HostTelemetry | None = None
-    for second in range(80):
+    feed(reader, trn2())
+    agent = HostTelemetry(reader, "prod", HOST.format(0), boot="agent", period_s=5.0)
+    node = TopicClass.NODE.value
+    described: list[tuple[int, str]] = []
+    out.messages += scraper.announce()
+    for second in range(150):
+        if 20 < second < 100 and second % 5 == 0:
+            out.messages += agent.envelopes(clock.wall_ns())
+        if second == 100:
+            out.messages.append(agent.presence("offline"))
+        scraper.note_agents(out.messages)
         if second % 15 == 0:
             await scraper.scrape_all(out)
-        if second % 5 == 0 and second > 15:
-            feed(reader, trn2())
-            agent = agent or HostTelemetry(
-                reader, "prod", HOST.format(0), boot="agent", period_s=5.0, publisher="neuron-i-0"
-            )
-            out.messages += agent.envelopes(clock.wall_ns())
+        described += [
+            (second, json.loads(message.payload)["publisher"])
+            for message in out.messages
+            if f"/{node}/" in message.topic
+        ]
         monitor.apply(
             [message._replace(received_s=clock.monotonic_s()) for message in out.messages]
         )
-        out.messages.clear()
+        assert not (40 < second < 100) or monitor.summary().live_chips == 16
+        told = [message for message in out.messages if "/event/" in message.topic]
+        out.messages = told if second < 149 else out.messages
         await clock.advance(1.0)
         monitor.compute()
-    assert monitor.summary().contested == {"neuron-i-0 and scrape-here": 1}
+    assert described == [(0, "scrape-here"), (25, agent.publisher), (105, "scrape-here")]
+    assert monitor.summary().contested == {}
+    assert monitor.summary().live_chips == 16
+    assert out.events() == [
+        (HOST.format(0), "scrape_agent", f"{agent.publisher} is online and publishes this host"),
+        (HOST.format(0), "scrape_live", "its agent is offline"),
+    ]
+
+
+async def test_an_agent_without_a_last_will_is_gone_after_a_while(exporters: Exporters) -> None:
+    """Its host is not cleared with the target while it is there."""
+    clock = ManualClock(wall_ns=1_767_571_200_000_000_000)
+    scraper = scraper_of(exporters.url("a", exporter_page(0, 1, runtimes=1)), clock=clock)
+    presence = HostMessage(
+        client="neuron-i-" + 17 * "0", state="online", boot="x", path=HOST.format(0)
+    )
+    topic = build_topic("prod", TopicClass.PUBLISHER, presence.client)
+    out = Collected()
+    scraper.note_agents([message_envelope(topic, presence, retain=True)])
+    await scraper.scrape_all(out)
+    assert out.take(TopicClass.NODE) == []
+    assert scraper.summary() == "1 host: 1 with an agent; 0 scrapes, 0 failed"
+    await clock.advance(AGENT_STILL_S)
+    await scraper.scrape_all(out)
+    assert len(out.take(TopicClass.NODE)) == 1
+
+
+OBSERVED = (
+    'neuron_system_info{{instance_type="trn2.48xlarge",instance_name="{0}"{1}}} 1\n'
+    'neuron_core_utilization{{neuron_device_index="0",neuroncore="0"}} {2}\n'
+)
+
+
+async def test_percent_of_observer_is_an_event_once(exporters: Exporters) -> None:
+    """The first value above 1.5 of any host is for all hosts of the scraper."""
+    scraper = scraper_of(
+        *(exporters.url(name, OBSERVED.format(name, "", "0.5")) for name in "ab"),
+    )
+    out = Collected()
+
+    async def shown() -> dict[str, float]:
+        out.messages.clear()
+        await scraper.scrape_all(out)
+        return {
+            parse_topic(message.topic).path.split("/")[2]: json.loads(message.payload)[
+                "nc_util_pct"
+            ][0]
+            for message in out.messages
+            if message.topic.endswith("/chip00")
+        }
+
+    scraper._encoding = "json"
+    assert await shown() == {"a": 50, "b": 50}
+    exporters.url("b", OBSERVED.format("b", "", "63"))
+    await shown()
+    assert out.events() == [
+        (
+            "",
+            "utilization_is_percent",
+            f"63 on line 2 of {exporters.url('b')}",
+        )
+    ]
+    assert await shown() == {"a": 0.5, "b": 63}
+    assert out.events() == []
+
+
+async def test_a_host_moves_into_its_ultraserver(exporters: Exporters) -> None:
+    """When its page names it, and out of it when another host's page does not."""
+    scraper = scraper_of(exporters.url("a"))
+    out = Collected()
+    paths = []
+    for name, ultraserver in (("x", ""), ("x", ',ultraserver_id="us-7"'), ("y", "")):
+        exporters.url("a", OBSERVED.format(name, ultraserver, "0.5"))
+        await scraper.scrape_all(out)
+        paths += [(path, bool(payload)) for path, payload in out.take(TopicClass.NODE)]
+    assert paths == [
+        ("uc1/standalone/x", True),
+        ("uc1/standalone/x", False),
+        ("uc1/us-7/x", True),
+        ("uc1/us-7/x", False),
+        ("uc1/standalone/y", True),
+    ]
+
+
+async def test_a_long_page_is_parsed_beside_the_event_loop(
+    exporters: Exporters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop goes on, for other hosts and for the broker's keepalive."""
+    monkeypatch.setattr("trnfleet.services.scrape.scraper.LONG_BYTES", 60_000)
+    begun = threading.Event()
+    released = threading.Event()
+    read = ScrapedHost.read
+
+    def read_when_released(host: ScrapedHost, page: bytes) -> bool:
+        begun.set()
+        assert released.wait(30)
+        return read(host, page)
+
+    monkeypatch.setattr(ScrapedHost, "read", read_when_released)
+    scraper = scraper_of(exporters.url("a", exporter_page(0, 1)))
+    async with running(scraper.scrape_all(Collected())):
+        await eventually(begun.is_set)
+        released.set()
+        await eventually(lambda: scraper.summary() == "1 host: 1 live; 1 scrape, 0 failed")
+
+
+async def test_few_long_pages_are_read_at_once(
+    exporters: Exporters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are bounded in memory, and wait for each other only."""
+    monkeypatch.setattr("trnfleet.services.scrape.scraper.LONG_BYTES", 60_000)
+    monkeypatch.setattr("trnfleet.services.scrape.scraper.LONG_AT_ONCE", 1)
+    short = exporters.url("short", exporter_page(99, 1, runtimes=1))
+    names = [f"long-{number}" for number in range(3)]
+    pages = {name: exporter_page(number, 1) for number, name in enumerate(names)}
+    scraper = scraper_of(*(exporters.url(name, page) for name, page in pages.items()), short)
+    await scraper.scrape_all(Collected())
+    assert scraper.summary() == "4 hosts: 4 live; 4 scrapes, 0 failed"
+    exporters.told |= {f"/{name}": None for name in names}
+    asked: list[str] = []
+    exporters.asked = asked.append
+    out = Collected()
+    async with running(scraper.scrape_all(out)):
+        await eventually(lambda: out.messages and len(asked) == 2)
+    assert "/short" in asked
 
 
 def test_no_target_is_a_mistake(tmp_path: Path) -> None:
