@@ -15,12 +15,13 @@ import functools
 import getpass
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from trnfleet import logs, systemd
+from trnfleet.cli.output import exit_on_broken_pipe, stdout_bytes
 from trnfleet.cli.params import (
     Broker,
     Duration,
@@ -38,7 +39,7 @@ from trnfleet.wire.ports import MOST_LINKS
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from trnfleet.services.session import BrokerSession
@@ -261,6 +262,65 @@ def broker_options(
         return broker_option(with_session)  # type: ignore[return-value]  # click reads its parameters, not its signature
 
     return decorate
+
+
+class Destination(NamedTuple):
+    """Fleet, and broker or stdout, of a command that publishes what it reads."""
+
+    session: BrokerSession | None
+    """None for stdout."""
+    root: str
+    name: str
+    """The fleet's."""
+    once: bool
+
+    def run(
+        self,
+        publish: Callable[[BrokerSession], Coroutine[Any, Any, None]],
+        write: Callable[[BinaryIO], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Publish to the broker, or write to stdout."""
+        import asyncio  # noqa: PLC0415  few commands need it
+
+        if self.session is not None:
+            asyncio.run(publish(self.session))
+            return
+        with exit_on_broken_pipe():
+            asyncio.run(write(stdout_bytes()))
+
+
+def destination_options(command: CommandT) -> CommandT:
+    """Add the options about fleet and destination; the command gets `destination` instead."""
+
+    @broker_options(required=False, with_root=True)
+    @setting(
+        "--name",
+        type=FleetName(),
+        cls=OneOf,
+        noun="fleet",
+        required=True,
+        help="Name of the fleet to publish as.",
+    )
+    @click.option("--once", is_flag=True, help="Read once, publish, and end.")
+    @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
+    @functools.wraps(command)
+    def with_destination(
+        *args: Any,
+        session: BrokerSession | None,
+        root: str,
+        name: str,
+        once: bool,
+        stdout: bool,
+        **others: Any,
+    ) -> Any:
+        if session is None and not stdout:
+            raise click.UsageError("no destination: give --broker URL or --stdout")
+        if stdout and "broker" in given_on_command_line(click.get_current_context()):
+            raise click.UsageError("--stdout and --broker do not go together: choose one of them")
+        destination = Destination(None if stdout else session, root, name, once)
+        return command(*args, destination=destination, **others)
+
+    return with_destination  # type: ignore[return-value]  # click reads its parameters, not its signature
 
 
 def access_options(prefix: str = "") -> Callable[[CommandT], CommandT]:

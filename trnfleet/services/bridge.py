@@ -11,20 +11,18 @@ from trnfleet.bridge.ec2.client import connect, read
 from trnfleet.bridge.ec2.service import Bridge, serve
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
-from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
-from trnfleet.services.read_back import StateCheck
-from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
-from trnfleet.systemd import ServiceManager, Work, link_works
-from trnfleet.tasks import Ending, background, run_until
+from trnfleet.services.publishing import PublisherRun, write_lines
+from trnfleet.systemd import Work
 from trnfleet.wire.eventbridge import MOST_BYTES
 from trnfleet.wire.messages import REPEAT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from decimal import Decimal
 
     from trnfleet.clock import Clock
-    from trnfleet.wire.ports import LinkStatus
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.wire.ports import Publisher
 
 READING_STILL_S = 4 * REPEAT_S
 """Time without a reading or a repetition after which the bridge counts as hanging. Repetitions come
@@ -98,41 +96,17 @@ class Ec2Bridge:
                 sent.
             CloudError: the first reading failed.
         """
-        request = self._request
         bridge = self._bridge
-        ending = Ending()
-        manager = ServiceManager(session.clock)
+        run = PublisherRun(session, report)
         publisher = session.publisher(self.client_id, will=bridge.presence("offline"))
         publisher.on_connect(bridge.announce)
-        check = StateCheck(session, publisher, report)
-        with ending.on_signals():
-            async with background(
-                publisher=publisher.run(),
-                refused=fail_if_all_refused(publisher.status, session.clock),
-                check=check.run(),
-            ):
-                await publisher.wait_connected(CONNECT_LIMIT_S)
-                work = serve(
-                    bridge,
-                    publisher,
-                    lambda: read(self._client),
-                    clock=session.clock,
-                    interval_s=request.interval_s,
-                    once=request.once,
-                    next_line=self._next_line,
-                )
-                rounds = Work("readings", lambda: bridge.rounds, still_s=READING_STILL_S)
-                works = [
-                    rounds,
-                    *link_works("connection", publisher.status.parts or (publisher.status,)),
-                ]
-                async with background(
-                    service_manager=manager.run(works, lambda: _status(publisher.status))
-                ):
-                    await run_until(ending, work)
-                await check.finish(ending)
-        raise_if_refused(publisher.status)
-        check.raise_if_lost()
+        with run.ending.on_signals():
+            await run.run(
+                publisher,
+                lambda: self._serve(publisher, session.clock),
+                lambda: f"{counted(publisher.status.sent, 'message')} published",
+                works=[Work("readings", lambda: bridge.rounds, still_s=READING_STILL_S)],
+            )
 
     async def write(self, output: BinaryIO, clock: Clock) -> None:
         """Write readings as NDJSON until a signal, or once.
@@ -141,26 +115,23 @@ class Ec2Bridge:
             BrokenPipeError: the reader has closed the pipe.
             CloudError: the first reading failed.
         """
-        request = self._request
-        ending = Ending()
-        work = serve(
+        await write_lines(
+            output, self._request.root, lambda lines: self._serve(lines, clock, repeats=False)
+        )
+
+    def _serve(
+        self, publisher: Publisher, clock: Clock, *, repeats: bool = True
+    ) -> Coroutine[Any, Any, None]:
+        return serve(
             self._bridge,
-            LinePublisher(output, request.root),
+            publisher,
             lambda: read(self._client),
             clock=clock,
-            interval_s=request.interval_s,
-            once=request.once,
-            repeats=False,
+            interval_s=self._request.interval_s,
+            once=self._request.once,
+            repeats=repeats,
             next_line=self._next_line,
         )
-        with ending.on_signals():
-            await run_until(ending, work)
-
-
-def _status(link: LinkStatus) -> str:
-    """Return one line: the published messages, or why there is no connection."""
-    state = "" if link.connected else f"no connection: {link.last_error}; "
-    return f"{state}{counted(link.sent, 'message')} published"
 
 
 def open_events(path: str) -> int:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, BinaryIO
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from trnfleet.errors import BrokerError
-from trnfleet.tasks import GOODBYE_S, POLL_S
+from trnfleet.services.read_back import StateCheck
+from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.systemd import ServiceManager, Work, link_works
+from trnfleet.tasks import GOODBYE_S, POLL_S, Ending, background, run_until
 from trnfleet.transport.writing import UNACKNOWLEDGED
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from trnfleet.clock import Clock
+    from trnfleet.services.session import BrokerSession
     from trnfleet.transport.mqtt import MqttPublisher
 
 AT_ONCE = 64
@@ -79,6 +84,101 @@ class OwnRetained:
             self._topics.setdefault(message.topic)
         else:
             self._topics.pop(message.topic, None)
+
+
+class PublisherRun:
+    """The run of a publisher until a signal: its connection, its checks, reports to systemd.
+
+    Make it before any child process: these must not report to systemd.
+    """
+
+    def __init__(self, session: BrokerSession, report: Callable[[str], None]) -> None:
+        """Prepare the run.
+
+        Args:
+            session: The broker.
+            report: Receives lines for people.
+        """
+        self.ending = Ending()
+        self._session = session
+        self._report = report
+        self._manager = ServiceManager(session.clock)
+
+    async def run(
+        self,
+        publisher: MqttPublisher,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        status: Callable[[], str],
+        *,
+        works: Sequence[Work] = (),
+        summary: Callable[[], str] | None = None,
+        waits: bool = True,
+        clears: bool = False,
+        root: str = "",
+        beside: Mapping[str, Coroutine[Any, Any, None]] = MappingProxyType({}),
+    ) -> None:
+        """Connect, and work until its end or a signal.
+
+        Args:
+            publisher: The connection.
+            work: Starts what publishes, once there is a connection.
+            status: Returns a line for systemd about the work.
+            works: Loops required to make progress, besides the connection.
+            summary: Returns the last line for people.
+            waits: Whether the work needs a connection; otherwise it begins without one after a
+                while.
+            clears: Whether to clear the retained messages at the end.
+            root: Root of the topics; empty for the session's.
+            beside: Further background tasks by name.
+
+        Raises:
+            BrokerError: the broker cannot be reached, or refused messages: at once where it refused
+                all, else at the end.
+            NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was
+                sent.
+        """
+        link = publisher.status
+        check = StateCheck(self._session, publisher, self._report, root)
+        own = OwnRetained(publisher) if clears else None
+        async with background(
+            publisher=publisher.run(),
+            refused=fail_if_all_refused(link, self._session.clock),
+            check=check.run(),
+            **beside,
+        ):
+            try:
+                await publisher.wait_connected(CONNECT_LIMIT_S)
+            except BrokerError as error:
+                if waits:
+                    raise
+                self._report(f"{error}; messages wait for it")
+
+            def line() -> str:
+                return ("" if link.connected else f"no connection: {link.last_error}; ") + status()
+
+            works = [*works, *link_works("connection", link.parts or (link,))]
+            async with background(service_manager=self._manager.run(works, line)):
+                await run_until(self.ending, work())
+            await check.finish(self.ending)
+            if own is not None:
+                await own.clear()
+        if summary is not None:
+            self._report(summary())
+        raise_if_refused(link)
+        check.raise_if_lost()
+
+
+async def write_lines(
+    output: BinaryIO, root: str, work: Callable[[LinePublisher], Coroutine[Any, Any, None]]
+) -> None:
+    """Write what a work publishes as NDJSON, until its end or a signal.
+
+    Raises:
+        BrokenPipeError: the reader has closed the pipe.
+    """
+    ending = Ending()
+    with ending.on_signals():
+        await run_until(ending, work(LinePublisher(output, root)))
 
 
 class LinePublisher:

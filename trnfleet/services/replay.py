@@ -15,11 +15,8 @@ from trnfleet.errors import ConfigError, WireError
 from trnfleet.garbage import spare_collector
 from trnfleet.record.read.player import Player
 from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
-from trnfleet.services.publishing import OwnRetained, fail_if_all_refused, raise_if_refused
-from trnfleet.services.read_back import StateCheck
+from trnfleet.services.publishing import PublisherRun
 from trnfleet.services.retained import LiveFleets, find_live_fleets
-from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
-from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.transport.filters import topic_matches
 from trnfleet.wire.topics import class_hint, parse_topic
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.record.read.recording import Recording
+    from trnfleet.services.session import BrokerSession
 
 SWITCH_S = 0.0005
 """Longest delay of the publishing thread by the reading one."""
@@ -83,7 +81,7 @@ async def publish_recording(
     # late.
     sys.setswitchinterval(SWITCH_S)
     clock = session.clock
-    ending = Ending()
+    run = PublisherRun(session, report)
     if hint := next(
         filter(
             None, (class_hint(topic_filter, recording.root) for topic_filter in request.filters)
@@ -99,7 +97,7 @@ async def publish_recording(
     )
     fleets = fleets_of(recording) if fleet is None else (fleet,)
     from_ns, to_ns = part_of(recording, request.begin, request.end)
-    with ending.on_signals():
+    with run.ending.on_signals():
         live = await find_live_fleets(session)
         if live.unknown:
             report(f"not known whether a fleet of that name is live: {live.unknown}")
@@ -122,13 +120,8 @@ async def publish_recording(
         )
         publisher = session.publisher(f"trnfleet-replay-{secrets.token_hex(4)}", will=player.will())
         player.attach(publisher)
-        status = publisher.status
-        check = StateCheck(session, publisher, report, request.root or recording.root)
-        own = OwnRetained(publisher) if request.clears else None
-        async with background(
-            publisher=publisher.run(), refused=fail_if_all_refused(status, clock), check=check.run()
-        ):
-            await publisher.wait_connected(CONNECT_LIMIT_S)
+
+        async def work() -> None:
             names = ", ".join(fleets) or "topics of no fleet"
             renamed = f" as {request.new_name}" if request.new_name else ""
             speed = "" if request.speed == 1 else f", {request.speed:g} times as fast"
@@ -137,16 +130,23 @@ async def publish_recording(
                 f"replaying {plain(names, 200)}{renamed} to {session.url}: "
                 f"{duration_text(player.length_s)}{speed}{again}"
             )
-            await run_until(ending, player.run())
-            await check.finish(ending)
-            if own is not None:
-                await own.clear()
-    report(
-        f"replayed {player.published:,} messages; dropped {status.dropped:,} without a connection; "
-        f"the latest was late by {duration_text(player.latest_s)}"
-    )
-    raise_if_refused(status)
-    check.raise_if_lost()
+            await player.run()
+
+        def progress() -> str:
+            return (
+                f"replayed {player.published:,} messages; dropped {publisher.status.dropped:,}"
+                " without a connection; the latest was late by"
+                f" {duration_text(player.latest_s)}"
+            )
+
+        await run.run(
+            publisher,
+            work,
+            progress,
+            summary=progress,
+            clears=request.clears,
+            root=request.root or recording.root,
+        )
     if request.filters and not player.published:
         raise ConfigError(
             f"--filter {' '.join(request.filters)}: nothing was replayed: no recorded topic falls"

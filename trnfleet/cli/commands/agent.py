@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from trnfleet.cli.options import broker_options, host_options, log_options, setting
-from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
-from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
+from trnfleet.cli.options import (
+    Destination,
+    destination_options,
+    host_options,
+    log_options,
+    setting,
+)
+from trnfleet.cli.output import report
+from trnfleet.cli.params import Duration, FileName
 from trnfleet.clock import SystemClock
 from trnfleet.domain.durations import DAY_S
 from trnfleet.errors import ConfigError
@@ -19,7 +23,6 @@ from trnfleet.folders import state_folder
 
 if TYPE_CHECKING:
     from trnfleet.cli.options import HostOptions
-    from trnfleet.services.session import BrokerSession
 
 
 def _queue_file(given: str | None, fleet: str, path: str | None) -> Path | None:
@@ -31,15 +34,7 @@ def _queue_file(given: str | None, fleet: str, path: str | None) -> Path | None:
 
 
 @click.command("agent")
-@broker_options(required=False, with_root=True)
-@setting(
-    "--name",
-    type=FleetName(),
-    cls=OneOf,
-    noun="fleet",
-    required=True,
-    help="Name of the fleet in which the host is shown.",
-)
+@destination_options
 @setting(
     "--period",
     type=Duration(DAY_S, least_s=1.0),
@@ -84,15 +79,9 @@ def _queue_file(given: str | None, fleet: str, path: str | None) -> Path | None:
     ),
 )
 @host_options
-@click.option("--once", is_flag=True, help="Publish one tick, and end.")
-@click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
 @log_options
-@click.pass_context
 def command(
-    ctx: click.Context,
-    session: BrokerSession | None,
-    root: str,
-    name: str,
+    destination: Destination,
     period: float,
     path: str | None,
     instance_type: str | None,
@@ -100,8 +89,6 @@ def command(
     job_mapping: str | None,
     queue: str | None,
     host: HostOptions,
-    once: bool,
-    stdout: bool,
 ) -> None:
     """Publish the telemetry of this host: neuron-monitor, the Neuron driver's sysfs, kernel messages and EFA.
 
@@ -114,10 +101,7 @@ def command(
       trnfleet agent --name prod --broker mqtt://127.0.0.1:1883
       neuron-monitor | trnfleet agent --name prod --file - --broker mqtt://127.0.0.1:1883
     """
-    if session is None and not stdout:
-        raise click.UsageError("no destination: give --broker URL or --stdout")
-    if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--stdout and --broker do not go together: choose one of them")
+    is_stdout = destination.session is None
     if period != int(period):
         raise ConfigError(f"--period {period:g}s: neuron-monitor has whole seconds only")
     from trnfleet.bridge.host.identity import MetadataService
@@ -129,8 +113,8 @@ def command(
     if instance_type is not None:
         find_instance_type(present_name(instance_type))
     request = HostRequest(
-        name,
-        root,
+        destination.name,
+        destination.root,
         period,
         None if path is None else check_path(path),
         instance_type,
@@ -141,8 +125,3 @@ def command(
         None if stdout else _queue_file(queue, name, path),
         "json" if stdout else "cbor",
     )
-    if stdout:
-        with exit_on_broken_pipe():
-            asyncio.run(run.write(request, stdout_bytes(), SystemClock(), once=once))
-    elif session is not None:
-        asyncio.run(run.publish(request, session, report, once=once))

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import click
+
 from typing import TYPE_CHECKING
 
-import click
-from click.core import ParameterSource
-
-from trnfleet.cli.options import broker_options, log_options, setting
-from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
-from trnfleet.cli.params import Duration, FileName, FleetName, OneOf, Price
+from trnfleet.cli.options import Destination, destination_options, log_options, setting
+from trnfleet.cli.output import report
+from trnfleet.cli.params import Duration, FileName, OneOf, Price
 from trnfleet.clock import SystemClock
 from trnfleet.domain.durations import DAY_S
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from trnfleet.services.session import BrokerSession
-
 
 @click.command("bridge")
-@broker_options(required=False, with_root=True)
-@setting(
-    "--name",
-    type=FleetName(),
-    cls=OneOf,
-    noun="fleet",
-    required=True,
-    help="Name under which the account's hosts publish.",
-)
+@destination_options
 @setting(
     "--region",
     metavar="REGION",
@@ -42,8 +30,6 @@ if TYPE_CHECKING:
     default="60s",
     help="Time between two readings.",
 )
-@click.option("--once", is_flag=True, help="Read once, publish, and end.")
-@click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
 @click.option(
     "--blocks-only",
     is_flag=True,
@@ -72,17 +58,11 @@ if TYPE_CHECKING:
     help=("Also publish EC2's events from FILE: EventBridge events, one a line; - reads stdin."),
 )
 @log_options
-@click.pass_context
 def command(
-    ctx: click.Context,
-    session: BrokerSession | None,
-    root: str,
-    name: str,
+    destination: Destination,
     region: str | None,
     aws_profile: str | None,
     interval: float,
-    once: bool,
-    stdout: bool,
     blocks_only: bool,
     forget: bool,
     prices: tuple[tuple[str, Decimal], ...],
@@ -101,28 +81,23 @@ def command(
       trnfleet bridge --name prod --price trn2.48xlarge=35.76 --broker mqtt://127.0.0.1:1883
       trnfleet bridge --name prod --events - --broker mqtt://127.0.0.1:1883 < eventbridge.ndjson
     """
-    if session is None and not stdout:
-        raise click.UsageError("no destination: give --broker URL or --stdout")
-    if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--stdout and --broker do not go together: choose one of them")
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
 
     bridge = Ec2Bridge(
         BridgeRequest(
-            name,
-            root,
+            destination.name,
+            destination.root,
             interval,
             region,
             aws_profile,
-            once,
+            destination.once,
             blocks_only,
             forget,
             events,
             dict(prices),
         )
     )
-    if stdout:
-        with exit_on_broken_pipe():
-            asyncio.run(bridge.write(stdout_bytes(), SystemClock()))
-    elif session is not None:
-        asyncio.run(bridge.publish(session, report))
+    destination.run(
+        lambda session: bridge.publish(session, report),
+        lambda output: bridge.write(output, SystemClock()),
+    )

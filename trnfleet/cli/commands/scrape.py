@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from trnfleet.cli.options import broker_options, log_options, mqtt_option, setting
-from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
-from trnfleet.cli.params import Duration, FileName, FleetName, OneOf
+from trnfleet.cli.options import (
+    Destination,
+    destination_options,
+    log_options,
+    mqtt_option,
+    setting,
+)
+from trnfleet.cli.output import report
+from trnfleet.cli.params import Duration, FileName, FleetName
 from trnfleet.clock import SystemClock
 from trnfleet.errors import ConfigError
 from trnfleet.wire.values import PERIODS_S
 
-if TYPE_CHECKING:
-    from trnfleet.services.session import BrokerSession
-
 
 @click.command("scrape")
 @click.argument("targets", nargs=-1, metavar="[HOST[:PORT]|URL]...")
-@broker_options(required=False, with_root=True)
+@destination_options
 @mqtt_option
-@setting(
-    "--name",
-    type=FleetName(),
-    cls=OneOf,
-    noun="fleet",
-    required=True,
-    help="Name of the fleet that the hosts are shown in.",
-)
 @setting(
     "--targets",
     "file",
@@ -71,24 +63,16 @@ if TYPE_CHECKING:
     type=click.Choice(["ratio", "percent"]),
     help="Unit of Neuron Observer's utilization; by default percent after a value above 1.5.",
 )
-@click.option("--once", is_flag=True, help="Scrape each host once, publish, and end.")
-@click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
 @log_options
-@click.pass_context
 def command(
-    ctx: click.Context,
-    session: BrokerSession | None,
-    root: str,
+    destination: Destination,
     targets: tuple[str, ...],
-    name: str,
     file: str | None,
     interval: float,
     client_id: str | None,
     target_ca: str | None,
     target_token_file: str | None,
     utilization: str | None,
-    once: bool,
-    stdout: bool,
 ) -> None:
     """Publish real hosts without an agent, from neuron-monitor-prometheus or Neuron Observer.
 
@@ -100,10 +84,6 @@ def command(
       trnfleet scrape --name prod --once --stdout trn2-0001 trn2-0002:7001
       trnfleet scrape --name prod --targets hosts.txt --broker mqtt://127.0.0.1:1883
     """
-    if session is None and not stdout:
-        raise click.UsageError("no destination: give --broker URL or --stdout")
-    if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--stdout and --broker do not go together: choose one of them")
     from trnfleet.services.scrape.scraper import Scraper, ScrapeRequest
     from trnfleet.services.scrape.targets import parse_target
 
@@ -111,10 +91,11 @@ def command(
         named = tuple(map(parse_target, targets))
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+    session = destination.session
     clock = SystemClock() if session is None else session.clock
     request = ScrapeRequest(
-        name,
-        root,
+        destination.name,
+        destination.root,
         named,
         interval,
         None if file is None else Path(file),
@@ -122,11 +103,10 @@ def command(
         utilization,
         target_ca,
         target_token_file,
-        once,
+        destination.once,
     )
     scraper = Scraper(request, clock)
-    if stdout:
-        with exit_on_broken_pipe():
-            asyncio.run(scraper.write(stdout_bytes(), report))
-    elif session is not None:
-        asyncio.run(scraper.publish(session, report))
+    destination.run(
+        lambda session: scraper.publish(session, report),
+        lambda output: scraper.write(output, report),
+    )

@@ -6,22 +6,21 @@ import contextlib
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.domain.quantities import counted
-from trnfleet.errors import BrokerError, TrnfleetError
+from trnfleet.errors import TrnfleetError
 from trnfleet.files import temporary_folder
 from trnfleet.services.agent.host import AgentHost, HostRequest
 from trnfleet.services.agent.outbox import Outbox
 from trnfleet.services.agent.queued import QueuedPublisher
-from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
-from trnfleet.services.read_back import StateCheck
-from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
-from trnfleet.systemd import STILL_S, ServiceManager, Work, link_works
-from trnfleet.tasks import Ending, background, in_thread, run_until
+from trnfleet.services.publishing import PublisherRun, write_lines
+from trnfleet.systemd import STILL_S, Work
+from trnfleet.tasks import background, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trnfleet.clock import Clock
-    from trnfleet.wire.ports import Envelope, LinkStatus, Publisher
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.wire.ports import Envelope, Publisher
 
 _FOLDER = "trnfleet-agent-"
 """Prefix of the folder with neuron-monitor's configuration."""
@@ -80,40 +79,32 @@ async def publish(
         TrnfleetError: the only tick had nothing to publish.
     """
     clock = session.clock
-    ending = Ending()
-    manager = ServiceManager(clock)
-    with ending.on_signals(), temporary_folder(_FOLDER) as folder, contextlib.ExitStack() as stack:
+    run = PublisherRun(session, report)
+    with (
+        run.ending.on_signals(),
+        temporary_folder(_FOLDER) as folder,
+        contextlib.ExitStack() as stack,
+    ):
         host = await AgentHost.find(request, clock, folder)
         publisher = session.publisher(host.publisher, will=host.presence("offline"))
         outbox = await in_thread(lambda: Outbox(request.queue, root=request.root))
         stack.callback(outbox.close)
         queued = QueuedPublisher(publisher, outbox, clock)
         queued.on_connect(host.announce)
-        check = StateCheck(session, publisher, report)
-        async with background(
-            publisher=publisher.run(),
-            refused=fail_if_all_refused(publisher.status, clock),
-            check=check.run(),
-            sources=host.run(),
-            queue=queued.run(),
-        ):
-            try:
-                await publisher.wait_connected(CONNECT_LIMIT_S)
-            except BrokerError as error:
-                if once:
-                    raise
-                report(f"{error}; messages of {host.path} wait for it")
-            else:
+
+        async def work() -> None:
+            if publisher.status.connected:
                 report(f"publishing {host.path} of {request.fleet} to {session.url}")
-            ticks = Work("ticks", lambda: host.ticks, still_s=STILL_S + 2 * request.period_s)
-            works = [ticks, *link_works("connection", [publisher.status])]
-            async with background(
-                service_manager=manager.run(works, lambda: _status(host, publisher.status))
-            ):
-                await run_until(ending, Agent(host, queued).run(once=once))
-            await check.finish(ending)
-    raise_if_refused(publisher.status)
-    check.raise_if_lost()
+            await Agent(host, queued).run(once=once)
+
+        await run.run(
+            publisher,
+            work,
+            lambda: f"{host.path}, {counted(host.ticks, 'tick')}",
+            works=[Work("ticks", lambda: host.ticks, still_s=STILL_S + 2 * request.period_s)],
+            waits=once,
+            beside={"sources": host.run(), "queue": queued.run()},
+        )
 
 
 async def write(request: HostRequest, output: BinaryIO, clock: Clock, *, once: bool) -> None:
@@ -123,15 +114,11 @@ async def write(request: HostRequest, output: BinaryIO, clock: Clock, *, once: b
         BrokenPipeError: the reader has closed the pipe.
         TrnfleetError: the only tick had nothing to write.
     """
-    ending = Ending()
-    with ending.on_signals(), temporary_folder(_FOLDER) as folder:
-        host = await AgentHost.find(request, clock, folder)
-        async with background(sources=host.run()):
-            publisher = LinePublisher(output, request.root)
-            await run_until(ending, Agent(host, publisher).run(once=once))
 
+    async def work(publisher: Publisher) -> None:
+        with temporary_folder(_FOLDER) as folder:
+            host = await AgentHost.find(request, clock, folder)
+            async with background(sources=host.run()):
+                await Agent(host, publisher).run(once=once)
 
-def _status(host: AgentHost, link: LinkStatus) -> str:
-    """Return one line: the ticks so far, or why there is no connection."""
-    state = "" if link.connected else f"no connection: {link.last_error}; "
-    return f"{state}{host.path}, {counted(host.ticks, 'tick')}"
+    await write_lines(output, request.root, work)

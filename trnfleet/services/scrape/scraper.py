@@ -29,19 +29,12 @@ from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError, TrnfleetError, WireError
 from trnfleet.garbage import spare_collector
-from trnfleet.services.publishing import LinePublisher, fail_if_all_refused, raise_if_refused
-from trnfleet.services.read_back import StateCheck
+from trnfleet.services.publishing import PublisherRun, write_lines
 from trnfleet.services.scrape.fetch import MOST_BYTES, FetchError, LongPageError, fetch
 from trnfleet.services.scrape.targets import Target, join_targets, read_targets
-from trnfleet.services.session import (
-    ANSWER_S,
-    CONNECT_LIMIT_S,
-    QUIET_S,
-    BatchReader,
-    BrokerSession,
-)
-from trnfleet.systemd import ServiceManager, Work, link_works
-from trnfleet.tasks import Ending, background, in_thread, run_until
+from trnfleet.services.session import ANSWER_S, QUIET_S, BatchReader
+from trnfleet.systemd import Work
+from trnfleet.tasks import background, in_thread
 from trnfleet.text import plain
 from trnfleet.transport.security import TlsSettings, read_secret
 from trnfleet.wire.limits import DEFAULT_LIMITS
@@ -61,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.ports import Envelope, Publisher, Source
 
 log = logs.get_logger(__name__)
@@ -235,36 +229,29 @@ class Scraper:
         """
         # Each page makes thousands of objects without cycles.
         spare_collector()
-        ending = Ending()
-        manager = ServiceManager(session.clock)
+        run = PublisherRun(session, report)
         publisher = session.publisher(self.client_id, will=self._presence("offline"))
         publisher.on_connect(self.announce)
-        check = StateCheck(session, publisher, report)
         presences = build_filter(self._request.fleet, TopicClass.PUBLISHER, session.root)
         agents = session.source([(presences, 1)], beside=self.client_id)
-        with ending.on_signals():
-            async with background(
-                publisher=publisher.run(),
-                refused=fail_if_all_refused(publisher.status, session.clock),
-                check=check.run(),
-                agents=agents.run(),
-            ) as spawn:
-                await publisher.wait_connected(CONNECT_LIMIT_S)
-                reader = BatchReader(agents, session.clock, limit_s=ANSWER_S, quiet_s=QUIET_S)
-                while batch := await reader.next():
-                    self.note_agents(batch)
-                spawn("presences", self._follow_agents(agents))
-                report(f"{self._plan()} to {session.url} as {self.client_id}")
-                works = [
-                    Work("targets", lambda: self._looks),
-                    *link_works("connection", publisher.status.parts or (publisher.status,)),
-                ]
-                async with background(service_manager=manager.run(works, self.summary)):
-                    await run_until(ending, self.run(publisher))
-                await check.finish(ending)
-        report(self.summary())
-        raise_if_refused(publisher.status)
-        check.raise_if_lost()
+
+        async def work() -> None:
+            reader = BatchReader(agents, session.clock, limit_s=ANSWER_S, quiet_s=QUIET_S)
+            while batch := await reader.next():
+                self.note_agents(batch)
+            report(f"{self._plan()} to {session.url} as {self.client_id}")
+            async with background(presences=self._follow_agents(agents)):
+                await self.run(publisher)
+
+        with run.ending.on_signals():
+            await run.run(
+                publisher,
+                work,
+                self.summary,
+                works=[Work("targets", lambda: self._looks)],
+                summary=self.summary,
+                beside={"agents": agents.run()},
+            )
         self._raise_if_none_is_live()
 
     async def write(self, output: BinaryIO, report: Callable[[str], None]) -> None:
@@ -275,10 +262,8 @@ class Scraper:
             TrnfleetError: no host was live in the only round.
         """
         self._encoding = "json"
-        ending = Ending()
         report(self._plan())
-        with ending.on_signals():
-            await run_until(ending, self.run(LinePublisher(output, self._request.root)))
+        await write_lines(output, self._request.root, self.run)
         report(self.summary())
         self._raise_if_none_is_live()
 

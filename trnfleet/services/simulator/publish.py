@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
-from trnfleet.services.publishing import OwnRetained, fail_if_all_refused, raise_if_refused
-from trnfleet.services.read_back import StateCheck
+from trnfleet.services.publishing import PublisherRun
 from trnfleet.services.retained import find_live_fleets
 from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.services.simulator.engine import make_engine, unreliable
@@ -18,8 +17,7 @@ from trnfleet.sim.publish.commands import CommandHandler
 from trnfleet.sim.publish.faulty_publisher import TransportControl
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import new_boot, will_envelope
-from trnfleet.systemd import STILL_S, ServiceManager, Work, link_works
-from trnfleet.tasks import Ending, background, run_until
+from trnfleet.systemd import STILL_S, Work
 from trnfleet.wire.commands.server import serve
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from trnfleet.services.simulator.run import Run
     from trnfleet.sim.engine import Engine
     from trnfleet.wire.messages import Descriptor
-    from trnfleet.wire.ports import LinkStatus
 
 
 class PublishOptions(NamedTuple):
@@ -75,8 +72,7 @@ async def publish(
     """
     clock = session.clock
     boot = new_boot()
-    ending = Ending()
-    manager = ServiceManager(clock)
+    publisher_run = PublisherRun(session, report)
     client = options.client_id
     will = will_envelope(engine.fleet.name, client, boot, root=session.root)
     mqtt = session.publisher(client, will=will)
@@ -103,8 +99,6 @@ async def publish(
         answers=engine.own.start == 0,
     )
     requests = session.source(commands.filters(), beside=client)
-    check = StateCheck(session, mqtt, report)
-    own = OwnRetained(mqtt) if options.clears else None
     beside: dict[str, Coroutine[Any, Any, None]] = {}
     if options.lead_in_to is not None and engine.lead_in:
 
@@ -122,57 +116,48 @@ async def publish(
             root=session.root,
         )
         beside["lead_in"] = lead_in.run()
-    with ending.on_signals():
+    part = engine.own
+    chips = int(engine.layout.chip_start[part.stop] - engine.layout.chip_start[part.start])
+
+    async def work() -> None:
+        # A broker may forbid commands altogether; that is no reason not to publish.
+        with contextlib.suppress(BrokerError):
+            await requests.wait_connected(CONNECT_LIMIT_S)
+        speed = "" if run.speed == 1 else f", {run.speed:g} times as fast as the wall clock"
+        report(
+            f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of"
+            f" {counted(len(part), 'instance')} to {session.url},"
+            f" {simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
+        )
+        await simulation.run(ticks=options.ticks, duration_s=options.duration_s)
+
+    def summary() -> str:
+        return (
+            f"published {simulation.published:,} ticks, {mqtt.status.sent:,} messages; dropped"
+            f" {mqtt.status.dropped:,} without a connection, left out {simulation.overruns:,} ticks"
+            " for want of time"
+        )
+
+    # A jump makes many ticks before one is published, and a large fleet is announced before the
+    # first.
+    still_s = STILL_S + 2 * run.period_s
+    with publisher_run.ending.on_signals():
         if not options.is_checked:
             await _refuse_live(session, engine, client, report)
-        async with background(
-            publisher=mqtt.run(),
-            late=publisher.run(),
-            requests=requests.run(),
-            commands=serve(commands, requests, publisher, clock),
-            refused=fail_if_all_refused(mqtt.status, clock),
-            check=check.run(),
-            **beside,
-        ):
-            await mqtt.wait_connected(CONNECT_LIMIT_S)
-            # A broker may forbid commands altogether; that is no reason not to publish.
-            with contextlib.suppress(BrokerError):
-                await requests.wait_connected(CONNECT_LIMIT_S)
-            part = engine.own
-            chips = int(engine.layout.chip_start[part.stop] - engine.layout.chip_start[part.start])
-            speed = "" if run.speed == 1 else f", {run.speed:g} times as fast as the wall clock"
-            report(
-                f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of"
-                f" {counted(len(part), 'instance')} to {session.url},"
-                f" {simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
-            )
-            # A jump makes many ticks before one is published, and a large fleet is announced before
-            # the first.
-            ticks = Work(
-                "ticks",
-                lambda: (engine.ticks, mqtt.status.sent),
-                still_s=STILL_S + 2 * run.period_s,
-            )
-            async with background(
-                service_manager=manager.run(
-                    [ticks, *link_works("connection", mqtt.status.parts or (mqtt.status,))],
-                    lambda: _status(simulation, mqtt.status, counted(chips, "chip")),
-                )
-            ):
-                await run_until(
-                    ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s)
-                )
-            await check.finish(ending)
-            if own is not None:
-                await own.clear()
-            status = mqtt.status
-    report(
-        f"published {simulation.published:,} ticks, {status.sent:,} messages; dropped"
-        f" {status.dropped:,} without a connection, left out {simulation.overruns:,} ticks for want"
-        " of time"
-    )
-    raise_if_refused(status)
-    check.raise_if_lost()
+        await publisher_run.run(
+            mqtt,
+            work,
+            lambda: _status(simulation, counted(chips, "chip")),
+            works=[Work("ticks", lambda: (engine.ticks, mqtt.status.sent), still_s=still_s)],
+            summary=summary,
+            clears=options.clears,
+            beside={
+                "late": publisher.run(),
+                "requests": requests.run(),
+                "commands": serve(commands, requests, publisher, clock),
+                **beside,
+            },
+        )
 
 
 async def _refuse_live(
@@ -212,8 +197,7 @@ def _is_other_shard(engine: Engine, descriptors: Sequence[Descriptor]) -> bool:
     return not described or any(spec.ec2_id == ec2_id(token, spec.path) for spec in described)
 
 
-def _status(simulation: Simulation, link: LinkStatus, chips: str) -> str:
-    """Return the ticks so far in one line, or why there is no connection."""
-    state = "" if link.connected else f"no connection: {link.last_error}; "
+def _status(simulation: Simulation, chips: str) -> str:
+    """Return the ticks so far in one line."""
     skipped = f", left out {simulation.overruns:,}" if simulation.overruns else ""
-    return f"{state}{chips}, {counted(simulation.published, 'tick')}{skipped}"
+    return f"{chips}, {counted(simulation.published, 'tick')}{skipped}"
