@@ -39,6 +39,10 @@ _NOTICES = {
 """Names of events by EC2's code of a scheduled event (published)."""
 
 
+UNLISTED = "no longer listed"
+"""State of a scheduled event that EC2 has left out since: it lists those to come."""
+
+
 class HostIdentity(NamedTuple):
     """Facts of an instance; empty ones are unknown."""
 
@@ -61,15 +65,20 @@ class MaintenanceNotice(NamedTuple):
     begin: str
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing is to come."""
+        return self.state in {"completed", "canceled", UNLISTED}
+
+    @property
     def event(self) -> HostEvent:
-        """The event of the instance."""
-        is_over = self.state in {"completed", "canceled"}
-        begin = f", not before {self.begin}" if self.begin and not is_over else ""
+        """The event of the instance, the same from each start of an agent."""
+        begin = f", not before {self.begin}" if self.begin and not self.is_over else ""
         return HostEvent(
-            "maintenance_over" if is_over else _NOTICES.get(self.code, "maintenance"),
+            "maintenance_over" if self.is_over else _NOTICES.get(self.code, "maintenance"),
             f"EC2 scheduled event: {self.code} ({self.state}{begin})",
-            Severity.INFO if is_over else Severity.WARNING,
+            Severity.INFO if self.is_over else Severity.WARNING,
             source="ec2",
+            key=" ".join(self),
         )
 
 

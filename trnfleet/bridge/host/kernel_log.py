@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.bridge.neuron.telemetry import HostEvent
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
+from trnfleet.wire.ndjson import read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+    from typing import BinaryIO
 
-JOURNAL_OPTIONS = ("-k", "-o", "json", "-f", "--since", "now")
+JOURNAL_OPTIONS = ("-k", "-o", "json", "-f")
 _JOURNALS = ("var/log/journal", "run/log/journal")
+_LONGEST_LINE = 65_536
 _RECORD_BYTES = 8192
 """Longest record of /dev/kmsg: published (the kernel's CONSOLE_EXT_LOG_MAX)."""
 _MOST_RECORDS = 10_000
@@ -146,16 +149,6 @@ def kernel_events(texts: Iterable[str]) -> list[HostEvent]:
     ]
 
 
-def journal_text(line: bytes) -> str:
-    """Return the message of a line of `journalctl -o json`; empty without one."""
-    try:
-        message = json.loads(line).get("MESSAGE")
-    except (ValueError, AttributeError, RecursionError):
-        return ""
-    # A message that is not UTF-8 is an array of bytes.
-    return message if isinstance(message, str) else ""
-
-
 def journal_command(root: Path) -> list[str]:
     """Return the command that follows the journal; empty where it cannot be read."""
     program = shutil.which("journalctl")
@@ -165,6 +158,38 @@ def journal_command(root: Path) -> list[str]:
             place = () if root == root.parent else ("-D", str(folder))
             return [str(program), *place, *JOURNAL_OPTIONS]
     return []
+
+
+class Journal:
+    """The journal's kernel messages from a moment on, also those between two journalctl."""
+
+    def __init__(self, command: list[str], begin_s: int) -> None:
+        """Read nothing yet.
+
+        Args:
+            command: Follows the journal.
+            begin_s: The moment, in seconds since 1970.
+        """
+        self._command = command
+        self._from = ["--since", f"@{begin_s}"]
+
+    def command(self) -> list[str]:
+        """Return the command for the messages that were not read yet."""
+        return [*self._command, *self._from]
+
+    def texts(self, stream: BinaryIO) -> Iterator[str]:
+        """Yield the messages in the output of journalctl; empty for one without a text."""
+        for _, line in read_lines(stream, _LONGEST_LINE):
+            try:
+                record = json.loads(line or b"")
+                message = record.get("MESSAGE")
+                cursor = record.get("__CURSOR")
+            except (ValueError, AttributeError, RecursionError):
+                message = cursor = None
+            if isinstance(cursor, str) and cursor:
+                self._from = ["--after-cursor", cursor]
+            # A message that is not UTF-8 is an array of bytes.
+            yield message if isinstance(message, str) else ""
 
 
 class KernelRing:

@@ -351,6 +351,11 @@ class DeviceNodes:
         return 0 if self._files is None else self._files.count
 
     @property
+    def name(self) -> str:
+        """Name of the device, as in `neuron3`."""
+        return self._folder.name
+
+    @property
     def names(self) -> set[str]:
         """Names of all nodes of the device."""
         return {*self._nodes, *self._counters}

@@ -149,6 +149,9 @@ class HostEvent(NamedTuple):
     chip: int | None = None
     """None for the host itself."""
     nrt: int | None = None
+    key: str = ""
+    """What is the same at each start, by which readers know the event again; empty for a new one.
+    """
 
 
 class PresenceFacts(NamedTuple):
@@ -284,8 +287,9 @@ class HostTelemetry:
         chip = ""
         if event.chip is not None and event.chip < self.reader.kind.chips:
             chip = f"/{format_chip(event.chip)}"
+        again = hashlib.sha256(f"{self.publisher}{event.key}".encode()).hexdigest()[:32]
         message = EventMessage(
-            id=f"{self._boot}-{self._events}",
+            id=again if event.key else f"{self._boot}-{self._events}",
             ts=format_rfc3339(ts_ns),
             path=self.path + chip,
             source=event.source,

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from trnfleet import logs
 from trnfleet.bridge.neuron.sysfs import DeviceReading, DriverTree, SysfsValues
 from trnfleet.bridge.neuron.telemetry import HostEvent
 from trnfleet.domain.severity import Severity
 from trnfleet.tasks import POLL_S, in_thread
-from trnfleet.transport.diagnosis import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
     from pathlib import Path
 
     from trnfleet.clock import Clock
+
+log = logs.get_logger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 LIMIT_S = 2.0
 """Longest wait for a device. The driver tries again for up to 15 s where firmware hangs: published
@@ -40,6 +44,7 @@ class _CallRun:
     def __init__(self, calls: Mapping[Any, Callable[[], Any]]) -> None:
         self.waiting = deque(calls.items())
         self.results: dict[Any, Any] = {}
+        self.errors: dict[Any, Exception] = {}
         self.current: Hashable = None
         self.is_over = False
 
@@ -47,7 +52,11 @@ class _CallRun:
         """Make the calls, until all are made or this one took too long."""
         while self.waiting and not self.is_over:
             self.current, call = self.waiting.popleft()
-            result = call()
+            try:
+                result = call()
+            except Exception as error:  # noqa: BLE001  the others go on; its caller gets it
+                self.errors[self.current] = error
+                continue
             if not self.is_over:
                 self.results[self.current] = result
 
@@ -68,19 +77,30 @@ class LimitedCalls:
         """
         self._polls = polls
         self._stuck: dict[Hashable, asyncio.Future[None]] = {}
+        self.errors: dict[Any, Exception] = {}
+        """Errors of the last calls that failed."""
+
+    async def one(self, key: Hashable, call: Callable[[], ResultT]) -> ResultT | None:
+        """Return the result of one call; None if it does not answer.
+
+        Raises:
+            Exception: it failed.
+        """
+        results: dict[Hashable, ResultT] = await self.call({key: call})
+        if key in self.errors:
+            raise self.errors[key]
+        return results.get(key)
 
     async def call(
         self, calls: Mapping[Any, Callable[[], Any]], progress: Callable[[], int] = lambda: 0
     ) -> dict[Any, Any]:
-        """Return the results of calls that answered.
+        """Return the results of calls that answered; `errors` has those that failed.
 
         Args:
             calls: The calls by key.
             progress: Returns a number that changes while a call gets on.
-
-        Raises:
-            OSError: a call failed.
         """
+        self.errors = {}
         self._stuck = {key: future for key, future in self._stuck.items() if not future.done()}
         run = _CallRun({key: call for key, call in calls.items() if key not in self._stuck})
         results: dict[Any, Any] = {}
@@ -91,13 +111,11 @@ class LimitedCalls:
                 before = (run.current, progress())
                 await asyncio.wait({future}, timeout=POLL_S)
                 quiet = quiet + 1 if (run.current, progress()) == before else 0
-            if future.done():
-                future.result()
-            else:
+            if not future.done():
                 run.is_over = True
-                future.add_done_callback(look_at)
                 self._stuck[run.current] = future
             results |= run.results
+            self.errors |= run.errors
             run = _CallRun(dict(run.waiting))
         return results
 
@@ -114,10 +132,13 @@ class Devices:
         self._states: dict[int, str] = {}
         """Name of the present event of each device; empty for one that answers."""
         self._mode = ""
+        self._error = ""
 
     @property
     def problem(self) -> str:
         """Reason why there are no values, or not all; empty without one."""
+        if self._error:
+            return self._error
         if not self._tree.devices:
             return "no neuronN/ in sys/devices/virtual/neuron_device: is the driver loaded?"
         names = [
@@ -127,7 +148,11 @@ class Devices:
 
     async def read(self) -> tuple[SysfsValues, list[HostEvent]]:
         """Return the present values, and the events since the last reading."""
-        await self._calls.call({"tree": self._tree.look})
+        try:
+            await self._calls.one("tree", self._tree.look)
+            self._error = ""
+        except OSError as error:
+            self._error = f"{error.filename}: {error.strerror}"
         devices = self._tree.devices
         now_s = self._clock.monotonic_s()
         due = {
@@ -145,6 +170,8 @@ class Devices:
         readings: dict[int, DeviceReading] = {
             number: results[device] for number, device in devices.items() if device in results
         }
+        for device, failure in self._calls.errors.items():
+            log.warning("device_not_read", device=device.name, reason=str(failure))
         self._cores_s |= dict.fromkeys(due & readings.keys(), now_s)
         values = self._tree.values(readings)
         return values, self._events(devices.keys() - readings.keys(), values)

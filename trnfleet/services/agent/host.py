@@ -13,14 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trnfleet import __version__, logs
 from trnfleet.bridge.host.efa import EfaCounters
-from trnfleet.bridge.host.identity import HostIdentity, read_dmi
+from trnfleet.bridge.host.identity import UNLISTED, HostIdentity, read_dmi
 from trnfleet.bridge.host.job_mapping import FOLDER, read_job_mapping
-from trnfleet.bridge.host.kernel_log import (
-    KernelRing,
-    journal_command,
-    journal_text,
-    kernel_events,
-)
+from trnfleet.bridge.host.kernel_log import Journal, KernelRing, journal_command, kernel_events
 from trnfleet.bridge.host.pod_resources import SOCKET, pod_holders, read_pod_resources
 from trnfleet.bridge.neuron.fields import Doubts, object_of, parse_document
 from trnfleet.bridge.neuron.host_reader import NEURON_MONITOR, HostReader
@@ -39,6 +34,7 @@ from trnfleet.bridge.neuron.telemetry import (
     PresenceFacts,
     default_path,
 )
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import STANDALONE, to_segment
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
@@ -47,12 +43,11 @@ from trnfleet.services.agent.devices import CORES_EVERY_S, LIMIT_S, Devices, Lim
 from trnfleet.services.agent.sources import BACKOFF_S, ChildSource, FileSource
 from trnfleet.tasks import background, in_thread
 from trnfleet.wire.messages import REPEAT_S
-from trnfleet.wire.ndjson import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.bridge.host.identity import MetadataService
+    from trnfleet.bridge.host.identity import MaintenanceNotice, MetadataService
     from trnfleet.bridge.neuron.devices import DeviceList
     from trnfleet.bridge.neuron.telemetry import Holder
     from trnfleet.bridge.neuron.values import Chips, FailedExecutions
@@ -63,7 +58,6 @@ log = logs.get_logger(__name__)
 
 LATE_PERIODS = 1.5
 """Periods without a document after which a tick goes on without one."""
-_LONGEST_LINE = 65_536
 _MOST_EVENTS = 256
 """Most events that wait for a tick."""
 
@@ -138,8 +132,8 @@ class AgentHost:
         self._pods_s = -CORES_EVERY_S
         """Monotonic seconds of the last look at the kubelet."""
         self._events: deque[HostEvent] = deque(maxlen=_MOST_EVENTS)
-        self._notices: set[tuple[str, str]] = set()
-        """Id and state of each scheduled event that was told."""
+        self._notices: dict[str, MaintenanceNotice] = {}
+        """Scheduled events of EC2 by id."""
         self._problems: dict[str, str] = {}
         """Reason of each source that does not work."""
         self._worked: set[str] = set()
@@ -242,12 +236,11 @@ class AgentHost:
         command = journal_command(self._request.host_root)
         if not command:
             return None
+        journal = Journal(command, self._clock.wall_ns() // NS_PER_S)
         return ChildSource(
             "kernel log",
-            lambda stream: (
-                journal_text(line or b"") for _, line in read_lines(stream, _LONGEST_LINE)
-            ),
-            command=lambda: command,
+            journal.texts,
+            command=journal.command,
             clock=self._clock,
             wake=lambda: None,
         )
@@ -261,10 +254,16 @@ class AgentHost:
                     identity = await in_thread(imds.identity)
                     told = self._request.instance_type
                     self._identity = identity._replace(instance_type=told or identity.instance_type)
-                for notice in await in_thread(imds.notices):
-                    if (notice.id, notice.state) not in self._notices:
-                        self._notices.add((notice.id, notice.state))
+                listed = {notice.id: notice for notice in await in_thread(imds.notices)}
+                over = {
+                    name: notice._replace(state=UNLISTED)
+                    for name, notice in self._notices.items()
+                    if name not in listed and not notice.is_over
+                }
+                for name, notice in (listed | over).items():
+                    if notice != self._notices.get(name):
                         self._events.append(notice.event)
+                self._notices = listed
                 self._note("metadata service", "")
             except CloudError as error:
                 self._note("metadata service", str(error))
@@ -363,13 +362,12 @@ class AgentHost:
     async def _read_efa(self) -> dict[str, float]:
         try:
             now_s = self._clock.monotonic_s()
-            results = await self._calls.call({"efa": lambda: self._efa.read(now_s)})
+            values = await self._calls.one("efa", lambda: self._efa.read(now_s))
         except OSError as error:
             self._note("EFA", error.strerror or str(error))
             return {}
-        self._note("EFA", "" if results else "no answer")
-        values: dict[str, float] = results.get("efa", {})
-        return values
+        self._note("EFA", "no answer" if values is None else "")
+        return values or {}
 
     async def _read_holders(self) -> tuple[Holder, ...]:
         """Return the jobs that a scheduler or the kubelet names."""
@@ -379,29 +377,29 @@ class AgentHost:
         doubts = Doubts()
         request = self._request
         folder = request.job_mapping or request.host_root / FOLDER.relative_to("/")
-        results = await self._calls.call(
-            {"jobs": lambda: read_job_mapping(folder, chips.devices, doubts)}
+        jobs = await self._calls.one(
+            "jobs", lambda: read_job_mapping(folder, chips.devices, doubts)
         )
-        self._note("jobs", doubts.first if results else f"{folder}: no answer")
+        self._note("jobs", f"{folder}: no answer" if jobs is None else doubts.first)
         now_s = self._clock.monotonic_s()
         if now_s - self._pods_s >= CORES_EVERY_S:
             self._pods_s = now_s
             self._pods = await self._read_pods(chips)
-        return (*results.get("jobs", ()), *self._pods)
+        return (*(jobs or ()), *self._pods)
 
     async def _read_pods(self, chips: Chips) -> tuple[Holder, ...]:
         """Return the pods with chips; none while the kubelet does not name them."""
         doubts = Doubts()
         kubelet = self._request.host_root / SOCKET.relative_to("/")
         try:
-            results = await self._calls.call(
-                {"pods": lambda: read_pod_resources(kubelet, chips, doubts, limit_s=LIMIT_S)}
+            pods = await self._calls.one(
+                "pods", lambda: read_pod_resources(kubelet, chips, doubts, limit_s=LIMIT_S)
             )
         except (ConfigError, WireError) as error:
             self._note("pods", str(error))
             return ()
-        self._note("pods", doubts.first if results else f"{kubelet}: no answer")
-        return pod_holders(results.get("pods", ()))
+        self._note("pods", f"{kubelet}: no answer" if pods is None else doubts.first)
+        return pod_holders(pods or ())
 
     def _note_lost(self) -> None:
         """Tell how many documents and kernel messages came too fast to be read."""
@@ -440,7 +438,8 @@ class AgentHost:
                 self._note("documents", str(error))
                 continue
             has_read = True
-            failures += self._reader.failures
+            if document is not self._documents.old:
+                failures += self._reader.failures
             self._note("documents", "")
         try:
             if not has_read:

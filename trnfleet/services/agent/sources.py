@@ -73,10 +73,14 @@ class ItemSource(Generic[Item]):
         """Items that came while too many were waiting."""
         self.count = 0
         """Items so far."""
+        self.old: Item | None = None
+        """Newest item of a file's content of before: state, and nothing that happens now."""
         self._parse = parse
         self._clock = clock
         self._wake = wake
         self._items: deque[Item] = deque()
+        self._before: list[Item] = []
+        """That item until the file's end is reached."""
         self._last_s = clock.monotonic_s()
 
     def drain(self) -> list[Item]:
@@ -85,16 +89,29 @@ class ItemSource(Generic[Item]):
         self._items.clear()
         return items
 
-    def _read(self, stream: IO[bytes]) -> Callable[[], None]:
-        """Return a call that reads a stream to its end."""
+    def _read(self, stream: IO[bytes], is_behind: Callable[[], bool] = bool) -> Callable[[], None]:
+        """Return a call that reads a stream to its end.
+
+        Args:
+            stream: The stream.
+            is_behind: Returns whether content of before is being read; of its items only the newest
+                counts.
+        """
         loop = asyncio.get_running_loop()
 
         def read() -> None:
             with stream:
                 for item in self._parse(stream):
-                    loop.call_soon_threadsafe(self._add, item)
+                    if is_behind():
+                        self._before = [item]
+                    else:
+                        loop.call_soon_threadsafe(self._add, item)
 
         return read
+
+    def _add_old(self, item: Item) -> None:
+        self.old = item
+        self._add(item)
 
     def _add(self, item: Item) -> None:
         if len(self._items) >= MOST_WAITING:
@@ -169,8 +186,12 @@ class ChildSource(ItemSource[Item]):
         last_words = asyncio.ensure_future(in_thread(lambda: _last_bytes(stderr)))
         was_quiet = False
         try:
-            while not end.done():
-                await asyncio.wait({end}, timeout=self._quiet_s or BACKOFF_S[0])
+            while not end.done() and not reading.done():
+                await asyncio.wait(
+                    {end, reading},
+                    timeout=self._quiet_s or BACKOFF_S[0],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
                 if not end.done() and not self._quiet_s:
                     # It works without an item, as a journal in which nothing happens.
                     self.problem = ""
@@ -178,6 +199,9 @@ class ChildSource(ItemSource[Item]):
                 if not end.done() and self._quiet_s and quiet_s >= self._quiet_s:
                     was_quiet = True
                     _end(process, signal.SIGKILL)
+            # Its output ends before it does.
+            await asyncio.wait({end}, timeout=POLL_S)
+            is_deaf = not end.done()
         finally:
             self.pid = 0
             if not end.done():
@@ -187,8 +211,12 @@ class ChildSource(ItemSource[Item]):
             _end(process, signal.SIGKILL)
             await asyncio.wait({end, reading, last_words}, timeout=POLL_S)
         words = last_line(last_words.result()) if last_words.done() else ""
+        if reading.done() and (error := reading.exception()):
+            return f"not read: {type(error).__name__}: {error}"
         if was_quiet:
             return f"wrote nothing for {duration(self._quiet_s)}"
+        if is_deaf:
+            return "closed its output"
         how = how_ended(end.result())
         return f"{how}: {words}" if words else how
 
@@ -210,11 +238,19 @@ class FileSource(ItemSource[Item]):
     async def run(self) -> None:
         """Read on and on until cancelled; stdin to its end."""
         wait_s, longest_s = BACKOFF_S
+        loop = asyncio.get_running_loop()
+
+        def at_end() -> None:
+            while self._before:
+                loop.call_soon_threadsafe(self._add_old, self._before.pop())
+
         while True:
             is_over = threading.Event()
             try:
-                stream = await in_thread(functools.partial(_open, self._path, is_over))
-                reading = asyncio.ensure_future(in_thread(self._read(stream)))
+                file = await in_thread(functools.partial(_open, self._path, is_over, at_end))
+                is_behind = functools.partial(getattr, file, "is_behind", False)
+                read = self._read(cast("IO[bytes]", io.BufferedReader(file)), is_behind)
+                reading = asyncio.ensure_future(in_thread(read))
                 try:
                     await asyncio.wait({reading})
                     reading.result()
@@ -236,12 +272,15 @@ class _GrowingFile(io.RawIOBase):
     A file in its place, as after a rotation, is read from its beginning.
     """
 
-    def __init__(self, path: Path, is_over: threading.Event) -> None:
+    def __init__(self, path: Path, is_over: threading.Event, at_end: Callable[[], None]) -> None:
         self._path = path
         self._is_over = is_over
+        self._at_end = at_end
         self._file = path.open("rb", buffering=0)
         status = os.fstat(self._file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size > _BEGIN_BYTES:
+        self.is_behind = stat.S_ISREG(status.st_mode)
+        """Whether content of before is being read."""
+        if self.is_behind and status.st_size > _BEGIN_BYTES:
             self._file.seek(-_BEGIN_BYTES, os.SEEK_END)
             while self._file.read(1) not in {b"\n", b""}:
                 pass
@@ -258,6 +297,8 @@ class _GrowingFile(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Wait for the next bytes."""
         while not (count := self._file.readinto(buffer)):
+            self.is_behind = False
+            self._at_end()
             if self._is_over.wait(POLL_S):
                 return 0
             with contextlib.suppress(OSError):
@@ -294,9 +335,8 @@ class _Stdin(io.RawIOBase):
         return os.readv(0, [buffer])
 
 
-def _open(path: str, is_over: threading.Event) -> IO[bytes]:
-    file = _Stdin(is_over) if path == "-" else _GrowingFile(Path(path), is_over)
-    return io.BufferedReader(file)
+def _open(path: str, is_over: threading.Event, at_end: Callable[[], None]) -> io.RawIOBase:
+    return _Stdin(is_over) if path == "-" else _GrowingFile(Path(path), is_over, at_end)
 
 
 def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,9 @@ import pytest
 
 from trnfleet.bridge.host.kernel_log import (
     JOURNAL_OPTIONS,
+    Journal,
     KernelRing,
     journal_command,
-    journal_text,
     kernel_event,
     kernel_events,
 )
@@ -107,8 +108,20 @@ def test_equal_events_of_a_device_are_one() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{", b'{"MESSAGE":[1,2]}', b"3"])
 def test_lines_of_the_journal_without_a_text_are_left_out(line: bytes) -> None:
-    assert journal_text(line) == ""
-    assert journal_text(json.dumps({"MESSAGE": "text"}).encode()) == "text"
+    text = json.dumps({"MESSAGE": "text"}).encode()
+    assert list(Journal([], 0).texts(io.BytesIO(line + b"\n" + text)))[-1] == "text"
+    assert "".join(Journal([], 0).texts(io.BytesIO(line))) == ""
+
+
+def test_a_journal_goes_on_behind_its_last_message() -> None:
+    """So that no message is lost or read twice when journalctl is started again."""
+    journal = Journal(["journalctl"], 1_767_571_200)
+    assert journal.command() == ["journalctl", "--since", "@1767571200"]
+    lines = io.BytesIO(
+        b'{"MESSAGE":"a","__CURSOR":"s=1;i=1"}\n{"MESSAGE":"b","__CURSOR":"s=1;i=2"}\n'
+    )
+    assert list(journal.texts(lines)) == ["a", "b"]
+    assert journal.command() == ["journalctl", "--after-cursor", "s=1;i=2"]
 
 
 def test_the_journal_is_used_where_it_can_be_read(

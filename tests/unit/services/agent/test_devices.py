@@ -38,12 +38,41 @@ async def test_a_call_that_does_not_return_stops_no_other() -> None:
         pass
 
 
-async def test_an_error_is_raised() -> None:
-    def fail() -> None:
-        raise OSError("no such counter")
+async def test_a_call_that_fails_stops_no_other() -> None:
+    """Its error is there for its caller."""
+    error = OSError("no such counter")
 
+    def fail() -> int:
+        raise error
+
+    calls = LimitedCalls()
+    assert await calls.call({"bad": fail, "good": lambda: 1}) == {"good": 1}
+    assert calls.errors == {"bad": error}
     with pytest.raises(OSError, match="no such counter"):
-        await LimitedCalls().call({"efa": fail})
+        await calls.one("bad", fail)
+
+
+async def test_a_device_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path)
+    devices = Devices(tmp_path, ManualClock(), LimitedCalls())
+    await devices.read()
+
+    def broken(**_: bool) -> None:
+        raise ValueError("not a device")
+
+    monkeypatch.setattr(devices._tree.devices[0], "read", broken)
+    values, events = await devices.read()
+    assert values.devices.keys() == {1}
+    assert [(event.name, event.chip) for event in events] == [("device_not_answering", 0)]
+
+    def forbidden() -> None:
+        raise PermissionError(13, "Permission denied", "/sys/devices")
+
+    monkeypatch.setattr(devices._tree, "look", forbidden)
+    await devices.read()
+    assert devices.problem == "/sys/devices: Permission denied"
 
 
 async def test_a_device_that_does_not_answer_is_told_once(tmp_path: Path) -> None:

@@ -133,18 +133,53 @@ async def test_a_host_moves_into_its_ultraserver(fake: FakeHost, tmp_path: Path)
 async def test_the_metadata_service_names_the_host_and_its_notices(
     fake: FakeHost, tmp_path: Path
 ) -> None:
-    """A notice is an event once."""
+    """A notice is an event once, by the same id at each start, and another one ends it."""
     with metadata_service() as service:
-        service.answers["/latest/meta-data/events/maintenance/scheduled"] = [
+        scheduled = "/latest/meta-data/events/maintenance/scheduled"
+        service.answers[scheduled] = [
             {"EventId": "e", "Code": "instance-retirement", "State": "active"}
         ]
+        again = await find(fake, tmp_path, imds=MetadataService(service.url))
+        async with background(host=again.run()):
+            await eventually(lambda: again._events)
+            (former,) = payloads(await again.tick(), "event")
         host = await find(fake, tmp_path, imds=MetadataService(service.url))
         assert (host.publisher, host.path) == (f"neuron-{EC2_ID}", f"uc1/standalone/{EC2_ID}")
         async with background(host=host.run()):
             await eventually(lambda: host._events)
             (event,) = payloads(await host.tick(), "event")
             assert (event["name"], event["source"]) == ("instance_retirement", "ec2")
+            assert event["id"] == former["id"]
             assert payloads(await host.tick(), "event") == []
+        service.answers[scheduled] = []
+        async with background(host=host.run()):
+            await eventually(lambda: host._events)
+            (event,) = payloads(await host.tick(), "event")
+        assert (event["name"], event["text"]) == (
+            "maintenance_over",
+            "EC2 scheduled event: instance-retirement (no longer listed)",
+        )
+
+
+async def test_failures_of_before_are_no_events(fake: FakeHost, tmp_path: Path) -> None:
+    """A file's newest document at the start is state only."""
+    failed = trn2()
+    stats = failed["neuron_runtime_data"][0]["report"]["execution_stats"]
+    stats["execution_summary"]["timed_out"] = 2
+    file = tmp_path / "documents"
+    file.write_text(f"{json.dumps(failed)}\n" * 3)
+    host = await find(fake, tmp_path, file=str(file))
+    async with background(host=host.run()):
+        await host.wait_documents(once=True)
+        made = await host.tick()
+        assert len(payloads(made, "node")) == 1
+        assert payloads(made, "event") == []
+        with file.open("a") as stream:
+            stream.write(f"{json.dumps(failed)}\n")
+        await eventually(lambda: host._documents.count == 2)
+        assert [event["name"] for event in payloads(await host.tick(), "event")] == [
+            "execution_failed"
+        ]
 
 
 async def test_bad_documents_are_named_and_the_next_is_read(fake: FakeHost, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from typing import IO, TYPE_CHECKING
@@ -130,6 +131,40 @@ async def test_a_growing_file_is_followed(tmp_path: Path) -> None:
         path.write_text("three\n")
         await eventually(lambda: source.count == 3)
     assert source.drain() == ["one", "two", "three"]
+
+
+async def test_content_of_before_is_one_old_item(tmp_path: Path) -> None:
+    """It happened before, and only its newest item is the present state."""
+    path = tmp_path / "documents"
+    path.write_text("one\ntwo\nthree\nfo")
+    source: FileSource[str] = FileSource(
+        "file", lines, clock=ManualClock(), wake=lambda: None, path=str(path)
+    )
+    async with running(source.run()):
+        await eventually(lambda: source.count)
+        assert (source.drain(), source.old) == (["three"], "three")
+        with path.open("a") as file:
+            file.write("ur\n")
+        await eventually(lambda: source.count == 2)
+    assert (source.drain(), source.old) == (["four"], "three")
+
+
+async def test_a_child_whose_output_is_not_read_is_ended() -> None:
+    """As where its reader fails, or it closes its output and goes on."""
+
+    def bad(stream: IO[bytes]) -> Iterator[str]:
+        raise ValueError(f"no item: {stream.readline()!r}")
+
+    code = "import os, time; print('x', flush=True); os.close(1); time.sleep(60)"
+    for parse, reason in (
+        (bad, "not read: ValueError: no item: b'x\\n'"),
+        (lines, "closed its output"),
+    ):
+        source = child(code)
+        source._parse = parse
+        async with running(source.run()):
+            await eventually(functools.partial(getattr, source, "problem"))
+        assert source.problem == reason
 
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
