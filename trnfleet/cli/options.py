@@ -15,6 +15,7 @@ import functools
 import getpass
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import click
@@ -40,7 +41,6 @@ from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-    from pathlib import Path
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.security import TokenFile
@@ -659,6 +659,24 @@ class HostOptions(NamedTuple):
 
     host_root: str
     imds: str
+    job_mapping: str | None
+
+    @property
+    def root(self) -> Path:
+        """The host's root directory.
+
+        Raises:
+            ConfigError: it is no folder.
+        """
+        root = Path(self.host_root)
+        if not root.is_dir():
+            raise ConfigError(f"--host-root {root}: there is no such folder")
+        return root
+
+    @property
+    def jobs(self) -> Path | None:
+        """Folder of the job mapping; None for the usual one."""
+        return None if self.job_mapping is None else Path(self.job_mapping)
 
 
 host_options = option_group(
@@ -677,6 +695,15 @@ host_options = option_group(
             default="http://169.254.169.254",
             metavar="URL",
             help='The instance metadata service; "none" leaves it out.',
+        ),
+        setting(
+            "--job-mapping",
+            type=FileName(),
+            metavar="DIR",
+            help=(
+                "Folder in which a scheduler writes a file for each device, with a job id on each"
+                " line; by default /run/trnfleet/jobs of the host."
+            ),
         ),
     ),
 )

@@ -72,6 +72,9 @@ def test_a_host_without_neuron_says_what_is_missing(tmp_path: Path) -> None:
     assert "no document of neuron-monitor and no device of the driver; " in ended.stderr
     assert "give --instance-type" not in ended.stderr
 
+    ended = run("agent", "--name", "lab", "--host-root", str(tmp_path / "none"), "--stdout")
+    assert ended.stderr.strip().endswith(f"--host-root {tmp_path}/none: there is no such folder")
+
 
 @pytest.mark.broker
 async def test_a_host_in_trouble(tmp_path: Path, mosquitto: MosquittoProcess) -> None:

@@ -61,15 +61,6 @@ def _queue_file(given: str | None, fleet: str, path: str | None) -> Path | None:
     help="Read neuron-monitor's documents from FILE, - for stdin, instead of running it.",
 )
 @setting(
-    "--job-mapping",
-    type=FileName(),
-    metavar="DIR",
-    help=(
-        "Folder in which a scheduler writes a file for each device, with a job id on each line; by"
-        " default /run/trnfleet/jobs of the host."
-    ),
-)
-@setting(
     "--queue",
     type=FileName(),
     metavar="FILE",
@@ -86,7 +77,6 @@ def command(
     path: str | None,
     instance_type: str | None,
     file: str | None,
-    job_mapping: str | None,
     queue: str | None,
     host: HostOptions,
 ) -> None:
@@ -101,7 +91,6 @@ def command(
       trnfleet agent --name prod --broker mqtt://127.0.0.1:1883
       neuron-monitor | trnfleet agent --name prod --file - --broker mqtt://127.0.0.1:1883
     """
-    is_stdout = destination.session is None
     if period != int(period):
         raise ConfigError(f"--period {period:g}s: neuron-monitor has whole seconds only")
     from trnfleet.bridge.host.identity import MetadataService
@@ -112,16 +101,22 @@ def command(
 
     if instance_type is not None:
         find_instance_type(present_name(instance_type))
+    is_stdout = destination.session is None
     request = HostRequest(
         destination.name,
         destination.root,
         period,
         None if path is None else check_path(path),
         instance_type,
-        Path(host.host_root),
+        host.root,
         file,
         None if host.imds == "none" else MetadataService(host.imds),
-        None if job_mapping is None else Path(job_mapping),
-        None if stdout else _queue_file(queue, name, path),
-        "json" if stdout else "cbor",
+        host.jobs,
+        None if is_stdout else _queue_file(queue, destination.name, path),
+        "json" if is_stdout else "cbor",
+    )
+    once = destination.once
+    destination.run(
+        lambda session: run.publish(request, session, report, once=once),
+        lambda output: run.write(request, output, SystemClock(), once=once),
     )

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import os
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -130,7 +129,7 @@ async def _examine_host(host: HostOptions, report: _Report) -> None:
     """Try what an agent reads."""
     from trnfleet.services.doctor.host import examine_host
 
-    async for finding in examine_host(Path(host.host_root), host.imds):
+    async for finding in examine_host(host.root, host.imds, host.jobs):
         report.add(finding)
 
 

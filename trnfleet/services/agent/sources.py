@@ -201,7 +201,7 @@ class ChildSource(ItemSource[Item]):
                     _end(process, signal.SIGKILL)
             # Its output ends before it does.
             await asyncio.wait({end}, timeout=POLL_S)
-            is_deaf = not end.done()
+            has_closed = not end.done()
         finally:
             self.pid = 0
             if not end.done():
@@ -215,7 +215,7 @@ class ChildSource(ItemSource[Item]):
             return f"not read: {type(error).__name__}: {error}"
         if was_quiet:
             return f"wrote nothing for {duration(self._quiet_s)}"
-        if is_deaf:
+        if has_closed:
             return "closed its output"
         how = how_ended(end.result())
         return f"{how}: {words}" if words else how

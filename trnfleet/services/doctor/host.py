@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from trnfleet.bridge.host.efa import EfaCounters
 from trnfleet.bridge.host.identity import HostIdentity, MetadataService, read_dmi
+from trnfleet.bridge.host.job_mapping import FOLDER, read_job_mapping
 from trnfleet.bridge.host.kernel_log import KernelRing, journal_command
-from trnfleet.bridge.neuron.fields import object_of, text_of
+from trnfleet.bridge.host.pod_resources import SOCKET, pod_holders, read_pod_resources
+from trnfleet.bridge.neuron.fields import Doubts, object_of, text_of
 from trnfleet.bridge.neuron.programs import ANSWER_S, find_program, first_document, list_devices
 from trnfleet.bridge.neuron.sysfs import read_tree
+from trnfleet.bridge.neuron.values import Chips
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.files import temporary_folder
@@ -42,15 +46,26 @@ _ADVICE = {
         "add the user to the group systemd-journal; without it NEURON_HW_ERR is not seen"
     ),
     "EFA": "attach EFA and load its driver; without it traffic between hosts is unknown",
+    "job mapping": (
+        "needed with a scheduler such as Slurm: let its prolog write the folder, readable by the"
+        " agent (docs/jobs.md); without it only process tags and pods name jobs"
+    ),
+    "pods": (
+        "needed on Kubernetes: run the agent as root, in a pod with a hostPath volume of"
+        " /var/lib/kubelet/pod-resources; without it only process tags name pods' jobs"
+    ),
 }
 
 
-async def examine_host(root: Path, imds: str) -> AsyncIterator[Finding]:
+async def examine_host(
+    root: Path, imds: str, job_mapping: Path | None = None
+) -> AsyncIterator[Finding]:
     """Yield a finding for each source of an agent.
 
     Args:
         root: The host's root directory.
         imds: URL of the metadata service, or `none`.
+        job_mapping: Folder that a scheduler writes; None for the usual one.
     """
     looks: dict[str, Callable[[], str]] = {
         "neuron-monitor": _monitor,
@@ -60,6 +75,8 @@ async def examine_host(root: Path, imds: str) -> AsyncIterator[Finding]:
         "DMI": lambda: _dmi(root),
         "kernel log": lambda: _kernel_log(root),
         "EFA": lambda: _efa(root),
+        "job mapping": lambda: _jobs(job_mapping or root / FOLDER.relative_to("/")),
+        "pods": lambda: _pods(root / SOCKET.relative_to("/")),
     }
     for name, look in looks.items():
         try:
@@ -136,3 +153,26 @@ def _efa(root: Path) -> str:
     if not adapters:
         raise ConfigError("no adapter in sys/class/infiniband")
     return f"{counted(len(adapters), 'adapter')}: {', '.join(adapters)}"
+
+
+def _chips() -> Chips:
+    """Return the chips of the largest host: a device that this host lacks is no matter here."""
+    kind = max(INSTANCE_TYPES.values(), key=lambda kind: kind.chips)
+    return Chips.of_devices(kind, 1, dict(enumerate(range(kind.chips))))
+
+
+def _jobs(folder: Path) -> str:
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder")
+    doubts = Doubts()
+    jobs = read_job_mapping(folder, _chips().devices, doubts)
+    if doubts.count:
+        raise ConfigError(doubts.first)
+    return f"{folder}: {counted(len(jobs), 'job')}"
+
+
+def _pods(socket: Path) -> str:
+    if not socket.exists():
+        raise ConfigError(f"{socket}: there is no kubelet")
+    pods = pod_holders(read_pod_resources(socket, _chips(), Doubts(), limit_s=ANSWER_S))
+    return f"{socket}: {counted(len(pods), 'pod')} with Neuron devices"

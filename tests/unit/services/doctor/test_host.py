@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from support.fake_host import EC2_ID, FakeHost, metadata_service
+from support.kubelet import Answer, kubelet, pod
 from support.paths import FIXTURES
 
 from trnfleet.services.doctor.findings import Finding, Health
 from trnfleet.services.doctor.host import examine_host
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
@@ -31,7 +31,42 @@ async def test_a_whole_host_has_no_problem(tmp_path: Path, monkeypatch: pytest.M
     assert values["neuron-ls"].endswith("neuron-ls: 16 devices")
     assert values["metadata service"] == f"{EC2_ID} trn2.48xlarge us-east-2b"
     assert values["kernel log"] == str(host.kmsg)
-    assert findings.keys() - values.keys() == {"DMI", "EFA"}
+    assert findings.keys() - values.keys() == {"DMI", "EFA", "job mapping", "pods"}
+
+
+async def test_sources_of_jobs_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is there, missing, or not readable."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "jobs"
+    # Relative, because a socket's path has 107 bytes at most.
+    socket = Path("var/lib/kubelet/pod-resources/kubelet.sock")
+    socket.parent.mkdir(parents=True)
+
+    async def look() -> dict[str, tuple[Health, str]]:
+        return {
+            finding.name: (finding.health, finding.value)
+            async for finding in examine_host(Path(), "none", folder)
+            if finding.name in {"job mapping", "pods"}
+        }
+
+    assert await look() == {
+        "job mapping": (Health.WARNING, f"{folder}: there is no such folder"),
+        "pods": (Health.WARNING, f"{socket}: there is no kubelet"),
+    }
+    folder.mkdir()
+    (folder / "3").write_text("812\n")
+    with kubelet(socket, Answer(pod("llama-0", {"aws.amazon.com/neuron": [3]}))):
+        assert await look() == {
+            "job mapping": (Health.OK, f"{folder}: 1 job"),
+            "pods": (Health.OK, f"{socket}: 1 pod with Neuron devices"),
+        }
+    (folder / "999").write_text("812\n")
+    (health, why) = (await look())["job mapping"]
+    assert health is Health.WARNING
+    assert why == f"{folder}/999: this host has no device 999"
+    assert (await look())["pods"][1].endswith(
+        "a hostPath volume with var/lib/kubelet/pod-resources"
+    )
 
 
 async def test_each_missing_source_is_named_with_advice(
