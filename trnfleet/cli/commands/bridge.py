@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import click
-
 from typing import TYPE_CHECKING
+
+import click
 
 from trnfleet.cli.options import Destination, destination_options, log_options, setting
 from trnfleet.cli.output import report
-from trnfleet.cli.params import Duration, FileName, OneOf, Price
+from trnfleet.cli.params import Duration, FileName, Price
 from trnfleet.clock import SystemClock
 from trnfleet.domain.durations import DAY_S
 
