@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.exporter import answer, exporter_page, serve
+from support.fake_host import EC2_ID, FakeHost
 from support.processes.programs import Program, run
-from support.processes.waiting import eventually
+from support.processes.waiting import eventually, running, take_until
+
+from trnfleet.transport.mqtt import MqttSource
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from support.processes.mosquitto import MosquittoProcess
+
+    from trnfleet.wire.ports import Envelope
 
 
 async def status_of(mosquitto: MosquittoProcess) -> dict[str, Any]:
@@ -53,6 +60,40 @@ async def test_scraped_hosts_are_live_until_the_scraper_dies(
         assert (await status_of(mosquitto))["live_chips"] == 0
         cleared = run("forget", "--name", "prod", "--yes", "--broker", str(mosquitto.url))
         assert "cleared 3 retained messages" in cleared.stdout + cleared.stderr
+
+
+@pytest.mark.broker
+async def test_an_agent_wins_over_the_scrape_of_its_host(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
+    """The scrape leaves its host to the agent, says so, and takes over when the agent dies."""
+    host = FakeHost(tmp_path)
+    address = f"uc1/standalone/{EC2_ID}"
+    page = answer(exporter_page(0, 1, runtimes=1))
+    events = MqttSource(mosquitto.url, [("trnfleet/v1/prod/event/#", 1)])
+    common = ("--name", "prod", "--broker", str(mosquitto.url))
+    own = ("--path", address, "--host-root", str(host.root), "--imds", "none", "--period", "1s")
+
+    def names(wanted: str) -> Callable[[list[Envelope]], bool]:
+        return lambda seen: any(json.loads(event.payload)["name"] == wanted for event in seen)
+
+    async with running(events.run()), await serve(lambda _: page) as server:
+        await events.wait_connected(10)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+        target = tmp_path / "hosts.txt"
+        target.write_text(f"{url} address={address}\n")
+        scrape = ("scrape", *common, "--interval", "1s", "--targets", str(target))
+        with Program(tmp_path, *scrape) as scraper:
+            path = f"{host.programs}{os.pathsep}{os.environ['PATH']}"
+            queue = ("--queue", str(tmp_path / "queue"))
+            with Program(tmp_path, "agent", *common, *own, *queue, PATH=path) as agent:
+                seen = await take_until(events, names("scrape_agent"))
+                told = json.loads(seen[-1].payload)
+                assert (told["path"], told["severity"]) == (address, "info")
+                agent.end(signal.SIGKILL)
+            await take_until(events, names("scrape_live"))
+            assert (await status_of(mosquitto))["live_chips"] == 16
+            assert scraper.end() == 0
 
 
 async def test_pages_are_printed_without_a_broker() -> None:
