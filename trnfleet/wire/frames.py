@@ -131,12 +131,13 @@ class Frame(NamedTuple):
 
 
 class FrameColumnsError(WireError):
-    """A frame's values are not as its descriptor announces; it may be another publisher's."""
+    """A frame's values are not as its descriptor announces; it may be another one's."""
 
-    def __init__(self, reason: str, head: Head, path: str) -> None:
+    def __init__(self, reason: str, head: Head, path: str, revision: int) -> None:
         super().__init__(reason)
         self.head = head
         self.path = path
+        self.revision = revision
 
 
 class FrameDecoder:
@@ -200,7 +201,7 @@ class FrameDecoder:
             chip = self._arrays(data.get("chip"), Scope.CHIP)
             instance = self._arrays(data.get("instance"), Scope.INSTANCE)
         except WireError as error:
-            raise FrameColumnsError(str(error), head, path) from None
+            raise FrameColumnsError(str(error), head, path, revision) from None
         return Frame(head, path, revision, chip, instance)
 
     def _arrays(self, data: object, scope: Scope) -> dict[str, NDArray[Any]]:

@@ -226,10 +226,12 @@ class TelemetryBatch:
         try:
             frame = decoder.decode(payload, self._limits)
         except FrameColumnsError as error:
-            if error.path != topic.path or error.head.boot == descriptor.boot:
+            form = (error.head.boot, error.revision)
+            if error.path != topic.path or form == (descriptor.boot, descriptor.revision):
                 raise
-            # Another publisher of the host may have other metrics.
-            self._is_newest(topic, error.head, shed)
+            # Another publisher of the host may have other metrics, as may another revision.
+            if self._is_newest(topic, error.head, shed):
+                self._counts.undescribed += 1
             return None
         if frame.path != topic.path:
             raise MisplacedError(_NOT_ITS_OWN)

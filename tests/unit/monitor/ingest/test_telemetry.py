@@ -208,6 +208,21 @@ def test_another_revision_is_undescribed_and_not_lost() -> None:
     assert feed.monitor.counts.messages == 24
 
 
+def test_a_frame_from_before_a_column_is_undescribed() -> None:
+    """A reader that joins may have it before the new descriptor: nothing was wrong with it."""
+    feed = live_feed()
+    health = feed.columns.pop("health")
+    former = feed.telemetry()
+    feed.columns["health"] = health
+    feed.revision = 1
+    feed.describe()
+    feed.receive(former)
+    feed.tick()
+    counts = feed.monitor.counts
+    assert (counts.undecodable, counts.undescribed, counts.lost) == (0, 12, 0)
+    assert counts.messages == 24
+
+
 def test_huge_jumps_cost_nothing() -> None:
     """A number of 2^62 uses no memory and is no loss; later messages are applied."""
     feed = live_feed()
