@@ -3,8 +3,8 @@
 A simulator on a broker of its own is the truth. Each of its instances is a fake host: a tree of
 sysfs, a neuron-monitor, EFA counters, and DMI. An agent a host publishes the first N to a second
 broker, a scrape of their exporters the others. The demo's simulator publishes there, too. In a
-terminal the app shows the fleet; else figures are printed for SECONDS: agents, CPU, memory, and the
-chips whose values differ from the truth.
+terminal the app shows the fleet; else figures of SECONDS are printed: agents, CPU, memory, and the
+values that differ from the truth.
 """
 
 # ruff: noqa: T201  figures go to the terminal
@@ -21,7 +21,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +41,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+Columns = dict[str, dict[str, "NDArray[Any]"]]
+"""Wire codes by metric, by path of the host."""
 TRUTH = "truth"
 FLEET = "demo"
 PERIOD_S = 5
-LATE_TICKS = 8
-"""Ticks of the truth that a published value may be of: power of the minute is a tick's here."""
+SETTLE_S = 40.0
+"""Time until values that stand still are published: two scrapes, or two ticks after a reading of
+the cores."""
 _FLEET_FILE = """
 name = "{name}"
 [publish]
@@ -80,9 +82,10 @@ class FleetFollower:
         self._cluster = f"{cluster}/"
         self._take = take
         self._ticks: dict[str, InstanceTicks] = {}
-        self.columns: dict[str, deque[dict[str, NDArray[Any]]]] = {}
-        """Columns of the last ticks by path, the newest last."""
-        self._messages: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
+        self.columns: dict[str, dict[str, NDArray[Any]]] = {}
+        """Columns of the newest tick by path."""
+        self._messages: queue.SimpleQueue[Envelope | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def listen(self, port: int) -> mqtt.Client:
         """Subscribe on a broker of this machine."""
@@ -94,12 +97,16 @@ class FleetFollower:
         client.on_connect = lambda client, *_: client.subscribe(topics)
         client.connect("127.0.0.1", port)
         client.loop_start()
-        threading.Thread(target=self._follow, daemon=True).start()
+        self._thread.start()
         return client
 
+    def end(self) -> None:
+        """Follow no more: the hosts' folders go."""
+        self._messages.put(None)
+        self._thread.join()
+
     def _follow(self) -> None:
-        while True:
-            envelope = self._messages.get()
+        while (envelope := self._messages.get()) is not None:
             with contextlib.suppress(WireError):
                 self._read(envelope)
 
@@ -112,7 +119,7 @@ class FleetFollower:
         tick = None if ticks is None else ticks.add(envelope)
         if ticks is None or tick is None or ticks.host is None:
             return
-        self.columns.setdefault(path, deque(maxlen=LATE_TICKS)).append(tick.columns)
+        self.columns[path] = tick.columns
         self._take(ticks, tick)
 
 
@@ -122,6 +129,8 @@ class Hosts:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.by_path: dict[str, FakeHost] = {}
+        self.frozen: dict[str, InstanceTick] | None = None
+        """Ticks in which the hosts stand still; None while they do not."""
         self.truth = FleetFollower(TRUTH, "uc2", self._take)
 
     def _take(self, ticks: InstanceTicks, tick: InstanceTick) -> None:
@@ -133,7 +142,8 @@ class Hosts:
             fake = self.by_path[host.path] = FakeHost(
                 self._folder / host.path.rpartition("/")[2], host
             )
-        fake.take(tick)
+        frozen = self.frozen
+        fake.take(tick if frozen is None else frozen.setdefault(host.path, tick))
 
 
 class Exporters:
@@ -210,7 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=50, help="hosts with an agent")
     parser.add_argument("--scraped", type=int, default=20, help="hosts without one")
-    parser.add_argument("--seconds", type=float, default=60, help="without a terminal")
+    parser.add_argument("--seconds", type=float, default=40, help="without a terminal")
     parser.add_argument("--folder", type=Path, help="folder of the hosts; else a new one")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -257,8 +267,12 @@ def run(
     told = FleetFollower(FLEET, "uc2", lambda _ticks, _tick: None)
     for follower, broker in zip((hosts.truth, told), brokers, strict=True):
         stack.callback(follower.listen(broker.port).loop_stop)
-    until(lambda: len(hosts.by_path) == count, 60, "the simulator's hosts")
-    print(f"{count} hosts in {folder}; the truth is {truth}, the fleet {FLEET!r} at {shown}")
+        stack.callback(follower.end)
+    until(lambda: len(hosts.by_path) == count, 60 + 3 * count, "the simulator's hosts")
+    print(
+        f"{count} hosts in {folder}; the truth is {truth}, the fleet {FLEET!r} at {shown}",
+        flush=True,
+    )
     paths = sorted(hosts.by_path)
     for path in paths[:agents]:
         fake = hosts.by_path[path]
@@ -295,24 +309,33 @@ def run(
     measure(hosts, told, programs, seconds, agents)
 
 
+def settled(hosts: Hosts, told: FleetFollower) -> tuple[Columns, Columns]:
+    """Return published and simulated values, after a while in which they stood still."""
+    frozen = hosts.frozen = {}
+    time.sleep(SETTLE_S)
+    published = dict(told.columns)
+    hosts.frozen = None
+    return published, {path: dict(tick.columns) for path, tick in frozen.items()}
+
+
 def measure(
     hosts: Hosts, told: FleetFollower, programs: Programs, seconds: float, agents: int
 ) -> None:
     """Print what agents cost, and where values differ from the truth."""
-    time.sleep(seconds / 3)
+    time.sleep(seconds)
+    told_begin, true_begin = settled(hosts, told)
     began_s = time.monotonic()
     costs = {name: programs.cost(name)[0] for name in ("agent-", "scrape")}
-    before = {path: each[-1] for path, each in list(told.columns.items())}
-    truths = {path: [*each] for path, each in list(hosts.truth.columns.items())}
-    time.sleep(2 * seconds / 3)
+    time.sleep(seconds)
     passed_s = time.monotonic() - began_s
     for name, count in (("agent-", agents), ("scrape", 1)):
         used_s, most = programs.cost(name)
         share = 100 * (used_s - costs[name]) / passed_s / max(1, count)
         print(f"{name.rstrip('-')}: {share:.2f} % of a core each, {most:.0f} MiB at most")
+    told_end, true_end = settled(hosts, told)
     hosts_told = [
-        HostTold(before[path], told.columns[path][-1], truths[path], [*hosts.truth.columns[path]])
-        for path in before
+        HostTold(told_begin[path], told_end[path], true_begin[path], true_end[path])
+        for path in told_begin.keys() & true_begin.keys()
     ]
     print(f"{len(hosts_told)} hosts told; values known and different from the truth:")
     for name, (known, wrong) in differences(hosts_told).items():

@@ -6,9 +6,14 @@ neuron-monitor-prometheus. What a host cannot tell is left out.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
+import shutil
+import signal
 import stat
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +34,9 @@ _ECC = tuple(
 )
 _MONITOR = """\
 #!/bin/sh
-# neuron-monitor: the documents from now on.
+# neuron-monitor: the two last documents, the first without rates, and those from now on.
 echo $$ > {pid}
-exec tail -n 1 -F {documents} 2> /dev/null
+exec tail -n 2 -F {documents} 2> /dev/null
 """
 _LIST = """\
 #!/bin/sh
@@ -59,6 +64,11 @@ class FakeHost:
         self._written: dict[Path, str] = {}
         self._files: dict[str, Path] = {}
         self._sent = np.zeros(2)
+        self._new = folder / "new"
+        self._devices = folder / "devices.json"
+        self._is_loaded = True
+        self._lock = threading.Lock()
+        """Ticks come in another thread."""
         self.page = b""
         """Its page of neuron-monitor-prometheus."""
         self._totals: dict[str, float] = {}
@@ -66,6 +76,17 @@ class FakeHost:
         (self.root / "dev").mkdir(parents=True)
         (self.root / "dev/kmsg").touch()
         self.documents.touch()
+        self._list_devices()
+        self._install("neuron-monitor", _MONITOR, pid=self.pid_file, documents=self.documents)
+        self._install("neuron-ls", _LIST, devices=self._devices)
+        self._write("sys/module/neuron/version", "2.30.2.0")
+        self._write("sys/devices/virtual/dmi/id/board_asset_tag", host.ec2_id or "")
+        self._write("sys/devices/virtual/dmi/id/product_name", host.kind.name)
+        self._write("sys/devices/virtual/dmi/id/sys_vendor", "Amazon EC2")
+
+    def _list_devices(self) -> None:
+        """Write what neuron-ls prints."""
+        host = self.host
         devices = [
             {
                 "neuron_device": number,
@@ -78,13 +99,7 @@ class FakeHost:
             }
             for number in range(host.kind.chips)
         ]
-        (folder / "devices.json").write_text(json.dumps(devices))
-        self._install("neuron-monitor", _MONITOR, pid=self.pid_file, documents=self.documents)
-        self._install("neuron-ls", _LIST, devices=folder / "devices.json")
-        self._write("sys/module/neuron/version", "2.30.2.0")
-        self._write("sys/devices/virtual/dmi/id/board_asset_tag", host.ec2_id or "")
-        self._write("sys/devices/virtual/dmi/id/product_name", host.kind.name)
-        self._write("sys/devices/virtual/dmi/id/sys_vendor", "Amazon EC2")
+        self._devices.write_text(json.dumps(devices))
 
     def _install(self, name: str, text: str, **paths: Path) -> None:
         path = self.programs / name
@@ -98,11 +113,74 @@ class FakeHost:
         if self._written.get(path) != text:
             if path not in self._written:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            # At once, as the driver's: who reads meanwhile must not see half of it.
+            self._new.write_text(text)
+            self._new.replace(path)
             self._written[path] = text
+
+    def kill_monitor(self) -> None:
+        """Kill neuron-monitor with -9."""
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            os.kill(int(self.pid_file.read_text()), signal.SIGKILL)
+
+    def break_monitor(self) -> None:
+        """Let neuron-monitor end, now and at every start."""
+        self._install("neuron-monitor", "#!/bin/sh\necho 'no driver' >&2; exit 1\n")
+        self.kill_monitor()
+
+    def mend_monitor(self) -> None:
+        """Let neuron-monitor start."""
+        self._install("neuron-monitor", _MONITOR, pid=self.pid_file, documents=self.documents)
+
+    def hang(self, chip: int) -> None:
+        """Let a device not answer: one who opens this file waits."""
+        path = self._health(chip)
+        path.unlink()
+        os.mkfifo(path)
+
+    def unhang(self, chip: int) -> None:
+        """Let a device answer, also who waits for it."""
+        path = self._health(chip)
+        with contextlib.suppress(OSError):
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        path.unlink()
+        path.write_text(self._written[path])
+
+    def _health(self, chip: int) -> Path:
+        folder = self.root / f"{DEVICES}/neuron{chip}"
+        return folder / "stats/hardware/health_status/unhealthy_components"
+
+    def unload(self) -> None:
+        """Unload the driver: its tree goes, and neuron-monitor ends."""
+        with self._lock:
+            self._is_loaded = False
+            shutil.rmtree(self.root / DEVICES)
+            self._written = {path: text for path, text in self._written.items() if path.exists()}
+            self.documents.write_bytes(b"")
+            self.break_monitor()
+
+    def load(self, lnc: int) -> None:
+        """Load the driver with a number of physical cores a logical one."""
+        self.host = self.host._replace(lnc=lnc)
+        self._writer = DocumentWriter(self.host)
+        self._list_devices()
+        self.mend_monitor()
+        self._is_loaded = True
+
+    def replace(self, ec2_id: str) -> None:
+        """Be another instance of the same type."""
+        self.host = self.host._replace(ec2_id=ec2_id)
+        self._writer = DocumentWriter(self.host)
+        self.documents.write_bytes(b"")
+        self._write("sys/devices/virtual/dmi/id/board_asset_tag", ec2_id)
 
     def take(self, tick: InstanceTick) -> None:
         """Take the values of a tick."""
+        with self._lock:
+            if self._is_loaded:
+                self._take(tick)
+
+    def _take(self, tick: InstanceTick) -> None:
         values = {name: BY_NAME[name].decode(codes) for name, codes in tick.columns.items()}
         for chip in range(self.host.kind.chips):
             self._device(chip, values, tick.columns)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from support.monitor.feed import Feed, standalone
@@ -14,12 +13,22 @@ from support.processes.programs import run
 from lab.hosts.fake import FakeHost
 from lab.hosts.truth import HostTold, differences
 from trnfleet.bridge.neuron.documents import Host, InstanceTick
+from trnfleet.clock import ManualClock
 from trnfleet.domain.metrics import HEALTH_BITS, METRICS, Origin, Scope
+from trnfleet.services.agent.host import AgentHost, HostRequest
+from trnfleet.wire.frames import Unit
+from trnfleet.wire.messages import Descriptor, decode_message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    Columns = dict[str, NDArray[Any]]
+
 HOST = "uc1/standalone/trn2-0001"
+PERIOD_S = 5.0
+EFA_RATES = ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s")
 CHIPS = 16
 
 
@@ -37,33 +46,27 @@ def simulated() -> Feed:
     return feed
 
 
+def next_tick(feed: Feed, fake: FakeHost, period_s: float = 1.0) -> Columns:
+    """Let the host work for a period, and return its values."""
+    feed.columns["exec_completed"] += np.uint64(3)
+    feed.columns["exec_errors"][7] += 1
+    columns = {name: codes.copy() for name, codes in feed.columns.items()}
+    fake.take(InstanceTick(0, period_s, columns))
+    return columns
+
+
 def test_every_value_that_a_host_can_tell_is_the_simulators(tmp_path: Path) -> None:
     """Every metric of sysfs and neuron-monitor, within the precision of their formats."""
     feed = simulated()
     kind = feed.layout.type_of(0)
     fake = FakeHost(tmp_path, Host(HOST, kind, 2, "i-0123456789abcdef0"))
-    is_over = threading.Event()
-    ticks = []
-
-    def tell() -> None:
-        while not is_over.is_set():
-            feed.columns["exec_completed"] += np.uint64(3)
-            feed.columns["exec_errors"][7] += 1
-            ticks.append({name: codes.copy() for name, codes in feed.columns.items()})
-            fake.take(InstanceTick(0, 1.0, ticks[-1]))
-            is_over.wait(0.3)
-
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        arguments = ("--host-root", str(fake.root), "--imds", "none", "--period", "1s")
-        ended = run(
-            *("agent", "--name", "lab", *arguments, "--path", HOST, "--once", "--stdout"),
-            PATH=f"{fake.programs}{os.pathsep}{os.environ['PATH']}",
-        )
-    finally:
-        is_over.set()
-        teller.join()
+    # The agent's tick follows the second document: nothing changes after it.
+    first, _, last = (next_tick(feed, fake) for _ in range(3))
+    arguments = ("--host-root", str(fake.root), "--imds", "none", "--period", "1s")
+    ended = run(
+        *("agent", "--name", "lab", *arguments, "--path", HOST, "--once", "--stdout"),
+        PATH=f"{fake.programs}{os.pathsep}{os.environ['PATH']}",
+    )
     assert ended.returncode == 0, ended.stderr
     instance, *chips = [
         message for message in map(json.loads, ended.stdout.splitlines()) if "seq" in message
@@ -80,14 +83,37 @@ def test_every_value_that_a_host_can_tell_is_the_simulators(tmp_path: Path) -> N
                 )
                 codes[number] = metric.encode(lanes if metric.is_vector else lanes[0])
     blank = {name: np.zeros_like(codes) for name, codes in columns.items()}
-    told = HostTold(blank, columns, [blank, *ticks], ticks)
+    # The driver counts since it was loaded, neuron-monitor since its first document.
+    begin = blank | {name: first[name] for name in ("exec_completed", "exec_errors")}
+    told = HostTold(blank, columns, begin, last)
     found = differences([told])
-    wrong = {name: count for name, (_, count) in found.items() if count}
-    assert wrong == {}
+    assert {name: wrong for name, (_, wrong) in found.items() if wrong} == {}
     unknown = {name for name, (known, _) in found.items() if not known}
     assert unknown == {
         *(m.name for m in METRICS if m.is_simulated and m.real_host is not Origin.MEASURED),
         # Rates need a second reading.
-        "efa_tx_bytes_per_s",
-        "efa_rx_bytes_per_s",
+        *EFA_RATES,
     }
+
+
+async def test_rates_of_efa_are_the_simulators(tmp_path: Path) -> None:
+    """Over two readings, by the agent's own clock."""
+    feed = simulated()
+    feed.set("efa_tx_bytes_per_s", 11.2e9)
+    feed.set("efa_rx_bytes_per_s", 10.7e9)
+    fake = FakeHost(tmp_path, Host(HOST, feed.layout.type_of(0), 2, "i-0123456789abcdef0"))
+    clock = ManualClock()
+    next_tick(feed, fake, PERIOD_S)
+    request = HostRequest("lab", "trnfleet", PERIOD_S, path=HOST, host_root=fake.root)
+    host = await AgentHost.find(request, clock, tmp_path)
+    await host.tick()
+    await clock.advance(PERIOD_S)
+    columns = next_tick(feed, fake, PERIOD_S)
+    made = await host.tick()
+    described = [decode_message(e.payload, Descriptor) for e in made if "/node/" in e.topic][-1]
+    unit = Unit.of(described)
+    (frame,) = [e.payload for e in made if "/telemetry/" in e.topic]
+    codes = unit.codes(unit.decode(frame))
+    told = {name: codes[name] for name in EFA_RATES}
+    found = differences([HostTold(told, told, columns, columns)], efa_share=0.0)
+    assert found == dict.fromkeys(EFA_RATES, (1, 0))
