@@ -20,6 +20,8 @@ WORKERS ?= 4
 BENCH ?= *
 # Only pictures whose names contain this: make pictures ONLY=fleet-120x40.
 ONLY ?=
+# Trouble of a real host: make hosts SCENE=hang.
+SCENE ?=
 # Damage by chance: make chaos SEED=7 plays all, PART=messages one part, with COUNT cases, MINUTES long, or one CASE alone.
 SEED ?=
 PART ?=
@@ -78,9 +80,9 @@ churn: $(VENV)/dev $(VENV)/project ## watch what five programs keep of names tha
 	@.ci/mosquitto
 	@$(LAB).soak.churn $(MINUTES:%=--minutes %) $(ARGS)
 
-hosts: $(VENV)/dev $(VENV)/project ## show N=50 fake hosts with agents, scraped ones and the demo in one fleet; ARGS="--scraped 20"
+hosts: $(VENV)/dev $(VENV)/project ## show N=50 fake hosts with agents, scraped ones and the demo in one fleet; ARGS="--scraped 20"; SCENE=all for hosts in trouble
 	@.ci/mosquitto
-	@$(LAB).hosts $(N:%=--hosts %) $(ARGS)
+	@$(LAB).hosts$(SCENE:%=.scenes %) $(N:%=--hosts %) $(ARGS)
 
 truth: $(VENV)/dev $(VENV)/project ## compare simulated telemetry with itself and published figures
 	@$(LAB).truth $(ARGS)
