@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import socket
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,7 +45,7 @@ from trnfleet.tasks import background, in_thread
 from trnfleet.wire.messages import REPEAT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from trnfleet.bridge.host.identity import MaintenanceNotice, MetadataService
     from trnfleet.bridge.neuron.devices import DeviceList
@@ -139,6 +139,8 @@ class AgentHost:
         self._worked: set[str] = set()
         self._lost = 0
         """Documents and kernel messages that were not read in time."""
+        self.tell_dropped: Callable[[], Counter[str]] = Counter
+        """Returns the messages that its queue has dropped by class since the last call."""
         self._repeat_s = clock.monotonic_s() + REPEAT_S
         self._due_s = clock.monotonic_s()
         self.ticks = 0
@@ -402,7 +404,7 @@ class AgentHost:
         return pod_holders(pods or ())
 
     def _note_lost(self) -> None:
-        """Tell how many documents and kernel messages came too fast to be read."""
+        """Tell how many messages were not read in time, and how many the queue has dropped."""
         lost = self._documents.dropped
         lost += self._kernel.dropped if self._kernel is not None else 0
         lost += self._ring.lost if self._ring is not None else 0
@@ -410,6 +412,13 @@ class AgentHost:
             words = f"{counted(lost - self._lost, 'message')} of the host not read in time"
             self._events.append(HostEvent("messages_lost", words, Severity.WARNING, "agent"))
             self._lost = lost
+        if dropped := self.tell_dropped():
+            classes = ", ".join(f"{name} {number}" for name, number in sorted(dropped.items()))
+            words = (
+                f"{counted(dropped.total(), 'message')} dropped, which waited for the broker too"
+                f" long, were too many, or were refused: {classes}"
+            )
+            self._events.append(HostEvent("messages_lost", words, Severity.WARNING, "agent"))
 
     def _kernel_events(self) -> list[HostEvent]:
         if self._kernel is not None:

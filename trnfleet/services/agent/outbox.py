@@ -22,7 +22,7 @@ from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, RETAINED, TopicClass, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 log = logs.get_logger(__name__)
@@ -45,6 +45,13 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS queue (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,"
     " class TEXT NOT NULL, retain INTEGER NOT NULL, topic TEXT NOT NULL,"
     " qos INTEGER NOT NULL, payload BLOB NOT NULL, content_type TEXT)"
+)
+_DROPPED_TABLE = (
+    "CREATE TABLE IF NOT EXISTS dropped (class TEXT PRIMARY KEY, number INTEGER NOT NULL)"
+)
+_ADD_DROPPED = (
+    "INSERT INTO dropped VALUES (?, ?)"
+    " ON CONFLICT (class) DO UPDATE SET number = number + excluded.number"
 )
 _COLUMNS = "at, class, retain, topic, qos, payload, content_type"
 _INSERT = f"INSERT INTO queue ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  ours
@@ -90,7 +97,8 @@ class Outbox:
         self.waiting: Counter[str] = Counter()
         """Waiting messages by class."""
         self.dropped: Counter[str] = Counter()
-        """Messages given up by class: too old, too many, or refused by the broker."""
+        """Messages given up by class and not told yet: too old, too many, or refused by the broker.
+        """
         self.problem = ""
         """Why the disk is not used, or what was wrong with its file; empty if nothing."""
         self._is_closed = False
@@ -126,6 +134,23 @@ class Outbox:
         ids = [(row.id,) for row in rows]
         self._guarded(lambda: self._delete(ids, dropped=dropped))
 
+    def tell_dropped(self) -> Counter[str]:
+        """Return the messages given up by class, and forget them."""
+        return self._guarded(self._tell_dropped) or Counter()
+
+    def _tell_dropped(self) -> Counter[str]:
+        dropped = self.dropped
+        if dropped:
+            with self._database as database:
+                database.execute("DELETE FROM dropped")
+            self.dropped = Counter()
+        return dropped
+
+    def _drop(self, gone: Mapping[str, int]) -> None:
+        """Count messages given up by class, for a later process, too."""
+        self.dropped.update(gone)
+        self._database.executemany(_ADD_DROPPED, gone.items())
+
     def _put(self, envelopes: list[Envelope], wall_ns: int) -> None:
         with self._database as database:
             (newest,) = database.execute("SELECT max(at) FROM queue").fetchone()
@@ -135,7 +160,7 @@ class Outbox:
             for envelope in envelopes:
                 name = self.class_of(envelope.topic)
                 if name not in _QUEUED:
-                    self.dropped[name] += 1
+                    self._drop({name: 1})
                     continue
                 if envelope.retain:
                     former = "DELETE FROM queue WHERE retain = 1 AND topic = ?"
@@ -143,10 +168,8 @@ class Outbox:
                 row = (wall_ns, name, envelope.retain, envelope.topic, envelope.qos)
                 database.execute(_INSERT, (*row, envelope.payload, envelope.content_type))
                 self.waiting[name] += 1
-            self.dropped += self._forget(
-                "DELETE FROM queue WHERE at < ? RETURNING class",
-                (wall_ns - MOST_AGE_S * NS_PER_S,),
-            )
+            too_old = "DELETE FROM queue WHERE at < ? RETURNING class"
+            self._drop(self._forget(too_old, (wall_ns - MOST_AGE_S * NS_PER_S,)))
             self._drop_surplus()
 
     def _drop_surplus(self) -> None:
@@ -156,16 +179,15 @@ class Outbox:
             [(free,)] = self._database.execute("PRAGMA freelist_count").fetchall()
             if pages - free <= self._most_pages:
                 break
-            self.dropped += self._forget(
-                "DELETE FROM queue WHERE id = (SELECT min(id) FROM queue) RETURNING class", ()
-            )
+            oldest = "DELETE FROM queue WHERE id = (SELECT min(id) FROM queue) RETURNING class"
+            self._drop(self._forget(oldest, ()))
 
     def _delete(self, ids: list[tuple[int]], *, dropped: bool) -> None:
         with self._database:
             for row in ids:
                 gone = self._forget("DELETE FROM queue WHERE id = ? RETURNING class", row)
                 if dropped:
-                    self.dropped += gone
+                    self._drop(gone)
 
     def _forget(self, sql: str, values: tuple[object, ...]) -> Counter[str]:
         """Delete rows by a statement that returns them, and return their number by class."""
@@ -221,7 +243,7 @@ class Outbox:
             log.debug("outbox_not_readable")
         with contextlib.suppress(sqlite3.Error):
             self._database.close()
-        lost = self.waiting
+        waited, dropped = self.waiting, self.dropped
         path = self._path
         if path is not None and _is_damage(error):
             self._set_aside(path, error)
@@ -234,7 +256,7 @@ class Outbox:
         with self._database:
             self._database.executemany(_INSERT, reversed(rows))
             self._count()
-            self.dropped += lost - self.waiting
+            self._drop(dropped + (waited - self.waiting))
             self._drop_surplus()
 
     def _open(self) -> sqlite3.Connection:
@@ -271,6 +293,7 @@ class Outbox:
                 database.execute(f"PRAGMA {pragma}")
             with database:
                 database.execute(_TABLE)
+                database.execute(_DROPPED_TABLE)
             self._database = database
             self._count()
         except BaseException:
@@ -281,6 +304,7 @@ class Outbox:
     def _count(self) -> None:
         rows = self._database.execute("SELECT class, count(*) FROM queue GROUP BY class").fetchall()
         self.waiting = Counter(dict(rows))
+        self.dropped = Counter(dict(self._database.execute("SELECT class, number FROM dropped")))
 
     def _set_aside(self, path: Path, error: sqlite3.Error) -> None:
         aside = path.with_name(f"{path.name}.damaged")

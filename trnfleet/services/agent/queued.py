@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,14 @@ class QueuedPublisher:
     def status(self) -> LinkStatus:
         """Connection state."""
         return self._publisher.status
+
+    def tell_dropped(self) -> Counter[str]:
+        """Return the messages given up by class since the last call.
+
+        None while any waits, because there may be more.
+        """
+        is_over = self.status.connected and not self._outbox.waiting
+        return self._outbox.tell_dropped() if is_over else Counter()
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Set the first messages after every connect; state that waits follows them."""

@@ -91,6 +91,7 @@ async def publish(
         stack.callback(outbox.close)
         queued = QueuedPublisher(publisher, outbox, clock)
         queued.on_connect(host.announce)
+        host.tell_dropped = queued.tell_dropped
 
         async def work() -> None:
             if publisher.status.connected:

@@ -132,6 +132,20 @@ def test_age_survives_a_clock_that_jumps_back(tmp_path: Path) -> None:
     outbox.close()
 
 
+def test_what_was_dropped_is_told_once_even_by_the_next_process(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o")
+    outbox.put([telemetry(1), event(1)], NOW_NS)
+    outbox.put([telemetry(2)], NOW_NS + (MOST_AGE_S + 1) * NS_PER_S)
+    outbox.close()
+    again = Outbox(tmp_path / "o")
+    assert again.tell_dropped() == {"telemetry": 1, "event": 1}
+    assert again.tell_dropped() == {}
+    again.close()
+    last = Outbox(tmp_path / "o")
+    assert last.dropped == {}
+    last.close()
+
+
 def test_without_a_folder_messages_wait_in_memory(tmp_path: Path) -> None:
     """The reason is there, and memory is bounded."""
     (tmp_path / "file").write_text("no folder")
