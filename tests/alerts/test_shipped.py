@@ -44,6 +44,7 @@ AMOUNT = re.compile(r"\b\d[\d,.]* ([a-zA-Z]|%|°C|/s)")
 WITHOUT_AMOUNT = {
     "efa-link-down",
     "interconnect-impaired",
+    "device-unreachable",
     "retirement-notice",
     "rack-event",
     "job-failed",

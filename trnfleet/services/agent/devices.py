@@ -30,12 +30,12 @@ CORES_EVERY_S = 15.0
 """Time between two readings of the cores' files, 50 times as many as the device's, and of pods."""
 
 _STATES = {
-    "": "answers",
-    "device_not_answering": "does not answer",
-    "firmware_heartbeat_lost": "has no firmware heartbeat",
-    "device_gone": "is gone",
+    "": ("answers", "answer"),
+    "device_not_answering": ("does not answer", "do not answer"),
+    "firmware_heartbeat_lost": ("has no firmware heartbeat", "have no firmware heartbeat"),
+    "device_gone": ("is gone", "are gone"),
 }
-"""Condition of a device, by the event that tells it."""
+"""Condition of a device and of several ones, by the event that tells it."""
 
 
 class _CallRun:
@@ -142,7 +142,7 @@ class Devices:
         if not self._tree.devices:
             return "no neuronN/ in sys/devices/virtual/neuron_device: is the driver loaded?"
         names = [
-            f"neuron{number} {_STATES[state]}" for number, state in self._states.items() if state
+            f"neuron{number} {_STATES[state][0]}" for number, state in self._states.items() if state
         ]
         return ", ".join(names)
 
@@ -182,19 +182,26 @@ class Devices:
             **dict.fromkeys(values.silent, "firmware_heartbeat_lost"),
             **dict.fromkeys(stuck, "device_not_answering"),
         }
-        events = []
+        changed: dict[str, list[int]] = {}
         for number in sorted(self._states.keys() | states.keys()):
-            before = self._states.get(number, "")
             state = states.get(number, "device_gone")
-            if state != before:
-                severity = Severity.CRITICAL if state else Severity.INFO
-                words = f"device {number} {_STATES[state]}"
-                events.append(
-                    HostEvent(state or "device_answers", words, severity, "driver", number)
-                )
+            if state != self._states.get(number, ""):
+                changed.setdefault(state, []).append(number)
+        events = [_event(state, numbers) for state, numbers in changed.items()]
         if self._mode and values.mode != self._mode:
             words = f"modes of the UltraServer: {self._mode}, now {values.mode or 'none'}"
             events.append(HostEvent("ultraserver_mode", words, Severity.WARNING, "driver"))
         self._states |= dict.fromkeys(self._states, "device_gone") | states
         self._mode = values.mode
         return events
+
+
+def _event(state: str, numbers: list[int]) -> HostEvent:
+    """Return the event of devices that are in another state now: one for all of them."""
+    severity = Severity.CRITICAL if state else Severity.INFO
+    one, several = _STATES[state]
+    words = f"device {numbers[0]} {one}"
+    if len(numbers) > 1:
+        words = f"{len(numbers)} devices {several}: {', '.join(map(str, numbers))}"
+    chip = numbers[0] if len(numbers) == 1 else None
+    return HostEvent(state or "device_answers", words, severity, "driver", chip)

@@ -123,6 +123,21 @@ async def test_a_lost_heartbeat_and_a_lost_device_are_told(tmp_path: Path) -> No
     assert "mem_ecc_uncorrected" not in values.devices[0]
 
 
+async def test_a_driver_that_is_unloaded_is_one_event(tmp_path: Path) -> None:
+    """And one when it is back: 16 each would push all else from the screen."""
+    write_tree(tmp_path, devices=3)
+    devices = Devices(tmp_path, ManualClock(), LimitedCalls())
+    await devices.read()
+    shutil.rmtree(tmp_path / DEVICES)
+    _, gone = await devices.read()
+    write_tree(tmp_path, devices=3)
+    _, back = await devices.read()
+    assert [(event.name, event.text, event.chip) for event in (*gone, *back)] == [
+        ("device_gone", "3 devices are gone: 0, 1, 2", None),
+        ("device_answers", "3 devices answer: 0, 1, 2", None),
+    ]
+
+
 async def test_the_cores_are_read_each_15_s(tmp_path: Path) -> None:
     write_tree(tmp_path)
     clock = ManualClock()
