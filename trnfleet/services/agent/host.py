@@ -209,8 +209,12 @@ class AgentHost:
         return f"no document of {self._documents.name} and no device of the driver"
 
     def announce(self) -> Iterator[Envelope]:
-        """Yield the retained state."""
-        yield from self._telemetry.announce()
+        """Yield the retained state; none before the first tick.
+
+        A host that was away would be online and silent until its first document.
+        """
+        if self.ticks:
+            yield from self._telemetry.announce()
 
     def presence(self, state: Literal["online", "offline"]) -> Envelope:
         """Return the host's presence; `offline` is its last will."""

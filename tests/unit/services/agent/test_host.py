@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,6 +237,26 @@ async def test_pods_are_forgotten_without_the_kubelet(
     host._pods_s -= CORES_EVERY_S
     await host.tick()
     assert host._telemetry.holders == ()
+
+
+async def test_a_host_is_online_with_its_first_tick(fake: FakeHost, tmp_path: Path) -> None:
+    """Else it would be online and silent, which is an alert, until its first document."""
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge")
+    assert list(host.announce()) == []
+    made = await host.tick()
+    assert [message["state"] for message in payloads(made, "publisher")][-1] == "online"
+    assert len(list(host.announce())) == 2
+
+
+async def test_what_the_queue_dropped_is_told(fake: FakeHost, tmp_path: Path) -> None:
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge")
+    host.tell_dropped = lambda: Counter(telemetry=60, event=1)
+    (event,) = payloads(await host.tick(), "event")
+    assert (event["name"], event["severity"]) == ("messages_lost", "warning")
+    assert event["text"] == (
+        "61 messages dropped, which waited for the broker too long, were too many, or were refused:"
+        " event 1, telemetry 60"
+    )
 
 
 async def test_lost_kernel_messages_are_told(fake: FakeHost, tmp_path: Path) -> None:
