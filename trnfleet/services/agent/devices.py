@@ -131,6 +131,8 @@ class Devices:
         """Time of the last reading of each device's cores."""
         self._states: dict[int, str] = {}
         """Name of the present event of each device; empty for one that answers."""
+        self._late: set[int] = set()
+        """Devices that did not answer in the last reading."""
         self._mode = ""
         self._error = ""
 
@@ -176,12 +178,16 @@ class Devices:
         values = self._tree.values(readings)
         return values, self._events(devices.keys() - readings.keys(), values)
 
-    def _events(self, stuck: set[int], values: SysfsValues) -> list[HostEvent]:
+    def _events(self, late: set[int], values: SysfsValues) -> list[HostEvent]:
+        # On a busy machine a device is late once; one that hangs is so in the next reading, too.
+        stuck = late & self._late
         states = {
+            **{number: self._states.get(number, "") for number in late},
             **dict.fromkeys(values.devices, ""),
             **dict.fromkeys(values.silent, "firmware_heartbeat_lost"),
             **dict.fromkeys(stuck, "device_not_answering"),
         }
+        self._late = late
         changed: dict[str, list[int]] = {}
         for number in sorted(self._states.keys() | states.keys()):
             state = states.get(number, "device_gone")
