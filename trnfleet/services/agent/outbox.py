@@ -243,7 +243,8 @@ class Outbox:
             log.debug("outbox_not_readable")
         with contextlib.suppress(sqlite3.Error):
             self._database.close()
-        waited, dropped = self.waiting, self.dropped
+        waited = self.waiting
+        dropped = self.dropped
         path = self._path
         if path is not None and _is_damage(error):
             self._set_aside(path, error)
