@@ -86,6 +86,7 @@ class FleetFollower:
         """Columns of the newest tick by path."""
         self._messages: queue.SimpleQueue[Envelope | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._is_over = False
 
     def listen(self, port: int) -> mqtt.Client:
         """Subscribe on a broker of this machine."""
@@ -102,11 +103,12 @@ class FleetFollower:
 
     def end(self) -> None:
         """Follow no more: the hosts' folders go."""
+        self._is_over = True
         self._messages.put(None)
         self._thread.join()
 
     def _follow(self) -> None:
-        while (envelope := self._messages.get()) is not None:
+        while (envelope := self._messages.get()) is not None and not self._is_over:
             with contextlib.suppress(WireError):
                 self._read(envelope)
 
