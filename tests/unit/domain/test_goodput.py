@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import DAY_S
+from trnfleet.domain.goodput import (
+    COLUMNS,
+    LEAST_STEPS,
+    TPOT_LIMIT_S,
+    TTFT_LIMIT_S,
+    Cause,
+    IdealStep,
+    StepCounters,
+    Sum,
+    cause_of_job,
+    goodput_of,
+    split_steps,
+)
+from trnfleet.domain.jobs import JOB_STATES
+
+ONE = np.array([0])
+
+
+class Counters:
+    """Counters of one job, read again and again."""
+
+    def __init__(self) -> None:
+        self.counters = StepCounters()
+        self.counters.grow(1)
+
+    def read(self, completed: float, lost: float = 0.0) -> tuple[float, float, float]:
+        """Return steps made, lost and written off since the last reading."""
+        change = self.counters.follow(ONE, np.array([completed]), np.array([lost]))
+        return tuple(float(column[0]) for column in change)  # type: ignore[return-value]
+
+
+def sums_of(unsplit_s: float, kept: float = 0.0, lost: float = 0.0) -> np.ndarray:
+    """Return sums of a job that stepped for a time."""
+    sums = np.zeros(COLUMNS)
+    sums[Cause.UNSPLIT] = unsplit_s
+    sums[Sum.KEPT] = kept
+    sums[Sum.LOST] = lost
+    return sums
+
+
+def test_causes_have_the_order_of_the_rules() -> None:
+    assert [cause.key for cause in Cause] == [
+        "unobserved",
+        "down",
+        "idle",
+        "recovery",
+        "start_up",
+        "checkpoint",
+        "data_wait",
+        "evaluation",
+        "productive",
+        "lost_work",
+        "slow",
+        "headroom",
+        "unsplit",
+    ]
+    assert min(Sum) == len(Cause)
+    assert max(Sum) == COLUMNS - 1
+
+
+def test_every_job_state_but_running_has_a_cause() -> None:
+    causes = {state: cause_of_job("training", state, None, None) for state in JOB_STATES}
+    assert [state for state, cause in causes.items() if cause is Cause.UNSPLIT] == ["running"]
+
+
+@pytest.mark.parametrize(
+    ("ttft_s", "tpot_s", "cause"),
+    [
+        (TTFT_LIMIT_S, TPOT_LIMIT_S, Cause.PRODUCTIVE),
+        (TTFT_LIMIT_S * 1.01, None, Cause.SLOW),
+        (None, TPOT_LIMIT_S * 1.01, Cause.SLOW),
+        (None, None, Cause.UNSPLIT),
+    ],
+)
+def test_serving_is_productive_within_its_limits(
+    ttft_s: float | None, tpot_s: float | None, cause: Cause
+) -> None:
+    assert cause_of_job("inference", "running", ttft_s, tpot_s) is cause
+    assert cause_of_job("inference", "loading", ttft_s, tpot_s) is Cause.START_UP
+
+
+def test_steps_are_lost_up_to_those_made_since_the_failure_before() -> None:
+    """Those of before the first reading are written off."""
+    job = Counters()
+    assert job.read(100.0) == (0.0, 0.0, 0.0), "nothing is known of before"
+    assert job.read(110.0) == (10.0, 0.0, 0.0)
+    assert job.read(96.0, 15.0) == (1.0, 11.0, 4.0)
+    assert job.read(99.0, 15.0) == (3.0, 0.0, 0.0)
+    assert job.read(95.0, 21.0) == (2.0, 5.0, 1.0)
+
+
+@pytest.mark.parametrize("reading", [(5.0, 0.0), (120.0, -1.0)])
+def test_a_counter_that_falls_begins_anew(reading: tuple[float, float]) -> None:
+    job = Counters()
+    job.read(100.0)
+    job.read(110.0)
+    assert job.read(*reading) == (0.0, 0.0, 0.0)
+    assert job.read(reading[0] + 2.0, reading[1]) == (2.0, 0.0, 0.0)
+    assert job.read(reading[0], reading[1] + 9.0) == (7.0, 9.0, 0.0)
+
+
+def test_steps_of_an_unseen_time_do_not_count() -> None:
+    job = Counters()
+    job.read(100.0)
+    job.counters.interrupt()
+    assert job.read(200.0) == (0.0, 0.0, 0.0)
+    assert job.read(201.0) == (1.0, 0.0, 0.0)
+
+
+def test_stepping_time_is_split_by_ideal_steps() -> None:
+    time = split_steps(sums_of(100.0, kept=8.0, lost=1.0), 10.0)
+    assert time[[Cause.PRODUCTIVE, Cause.LOST_WORK, Cause.SLOW, Cause.UNSPLIT]].tolist() == [
+        80.0,
+        10.0,
+        10.0,
+        0.0,
+    ]
+    assert goodput_of(time) == pytest.approx(0.8)
+
+
+def test_steps_faster_than_ideal_are_productive_and_add_up() -> None:
+    time = split_steps(sums_of(100.0, kept=11.0, lost=1.0), 10.0)
+    assert (time[Cause.PRODUCTIVE], time[Cause.LOST_WORK], time[Cause.SLOW]) == (90.0, 10.0, 0.0)
+
+
+def test_without_an_ideal_step_nothing_is_split() -> None:
+    """Unknown is neither productive nor slow."""
+    time = split_steps(sums_of(100.0, kept=8.0), np.nan)
+    assert time[Cause.UNSPLIT] == time.sum() == 100.0
+    assert goodput_of(time) is None
+    time[Cause.IDLE] = 10.0
+    assert goodput_of(time) is None
+
+
+def test_headroom_is_no_loss() -> None:
+    time = np.zeros(len(Cause))
+    time[Cause.PRODUCTIVE] = 30.0
+    time[Cause.DOWN] = 10.0
+    time[Cause.HEADROOM] = 60.0
+    assert goodput_of(time) == pytest.approx(0.75)
+    time[Cause.UNSPLIT] = 100.0
+    assert goodput_of(time) == pytest.approx(0.75), "of the time whose cause is known"
+
+
+def test_an_ideal_step_is_measured_without_the_slow_ones() -> None:
+    ideal = IdealStep()
+    for number in range(LEAST_STEPS):
+        assert ideal.seconds is None
+        ideal.add(number * NS_PER_S, 12.0 if number % 4 == 0 else 7.0 + number % 2 / 100, 4)
+    assert ideal.seconds == pytest.approx(7.0, abs=0.01)
+    for number in range(200):
+        ideal.add((100 + number) * NS_PER_S, 9.0, 4)
+    assert ideal.seconds == pytest.approx(7.0, abs=0.01), "most steps are slow now"
+
+
+def test_another_configuration_has_another_ideal_step() -> None:
+    ideal = IdealStep()
+    for number in range(LEAST_STEPS):
+        ideal.add(number, 7.0, 4)
+    ideal.add(0, 14.0, 2)
+    assert ideal.seconds is None
+    for number in range(LEAST_STEPS - 1):
+        ideal.add(DAY_S * NS_PER_S + number + 1, 13.0, 2)
+    assert ideal.seconds == 13.0, "the step of a day before has gone"

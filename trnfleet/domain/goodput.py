@@ -1,0 +1,262 @@
+"""Goodput: the paid time of instances by cause, and the part of it that made progress.
+
+The unit is the instance-second. Every second of a paid instance has one cause, so the causes add up
+to the paid time. Money is seconds times the hourly price of the instance's own reservation, over
+3,600.
+
+A state says what a job does. It cannot say how much of its stepping time was useful: counters of
+steps do. Stepping time is split with them when it is read, over the window that is read.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import DAY_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TTFT_LIMIT_S = 2.0
+TPOT_LIMIT_S = 0.2
+"""Limits of serving. Published: MLPerf Inference, conversational scenario of Llama-2-70B, there for
+the 99th percentile; here for a job's means."""
+LEAST_STEPS = 20
+"""Fewest steps for a measured ideal step time. Assumed."""
+MOST_STEPS = 1_000
+"""Most recent steps for it. Assumed: two hours of a step of 7 s."""
+LEAST_CHECKPOINTS = 2
+"""Checkpoints in a window before its figures are final: steps since the last one may still be lost,
+as NVIDIA's Cluster Readiness Engine counts."""
+
+
+class Cause(enum.IntEnum):
+    """Cause of a paid instance-second, in the order of every list of causes.
+
+    The first one that holds counts.
+    """
+
+    UNOBSERVED = 0
+    """No telemetry, and nobody announced its absence; or the monitor could not hear."""
+    DOWN = 1
+    """Announced as offline or quarantined."""
+    IDLE = 2
+    """Reserved and without work."""
+    RECOVERY = 3
+    """Its job has failed, hangs, or waits for instances."""
+    START_UP = 4
+    """From the start of a job to its first new step."""
+    CHECKPOINT = 5
+    """The part of checkpoints that blocks steps."""
+    DATA_WAIT = 6
+    EVALUATION = 7
+    PRODUCTIVE = 8
+    """Steps not lost later, at their ideal time. Of serving: busy and within the limits."""
+    LOST_WORK = 9
+    """Steps that no checkpoint held, at their ideal time."""
+    SLOW = 10
+    """The rest of the stepping time. Of serving: busy and over a limit."""
+    HEADROOM = 11
+    """Serving without requests. Not a loss."""
+    UNSPLIT = 12
+    """Working, as far as known, with no figures that tell progress from loss."""
+
+    @property
+    def key(self) -> str:
+        """Its name in JSON."""
+        return self.name.lower()
+
+
+class Sum(enum.IntEnum):
+    """Columns beside the causes in sums of a job's time."""
+
+    KEPT = len(Cause)
+    """Steps made and not lost, times the job's instances."""
+    LOST = len(Cause) + 1
+    """Steps made and lost in the window, times the job's instances."""
+    WRITTEN_OFF = len(Cause) + 2
+    """Steps lost in the window and made before it, times the job's instances."""
+    CHECKPOINTS = len(Cause) + 3
+    """Checkpoints begun."""
+    UNPRICED = len(Cause) + 4
+    """Instance-seconds without a known price."""
+
+
+COLUMNS = len(Cause) + len(Sum)
+NOT_HEARD = (Cause.UNOBSERVED, Cause.DOWN)
+"""Causes of an instance that takes no part in its job."""
+
+_BY_STATE = {
+    "idle": Cause.IDLE,
+    "finished": Cause.IDLE,
+    "failed": Cause.RECOVERY,
+    "waiting": Cause.RECOVERY,
+    "hung": Cause.RECOVERY,
+    "lost": Cause.RECOVERY,
+    "starting": Cause.START_UP,
+    "compiling": Cause.START_UP,
+    "loading": Cause.START_UP,
+    "checkpointing": Cause.CHECKPOINT,
+    "stalled": Cause.DATA_WAIT,
+    "evaluating": Cause.EVALUATION,
+}
+SERVING = "inference"
+"""Kind of a serving job."""
+
+
+def cause_of_job(kind: str, state: str, ttft_s: float | None, tpot_s: float | None) -> Cause:
+    """Return the cause of the time of a job's observed instances.
+
+    Args:
+        kind: The job's kind.
+        state: The job's state; any that is not known counts as running.
+        ttft_s: Mean time to the first token of a serving job.
+        tpot_s: Mean time of each further token.
+    """
+    cause = _BY_STATE.get(state, Cause.UNSPLIT)
+    if kind != SERVING or cause is not Cause.UNSPLIT or (ttft_s is None and tpot_s is None):
+        return cause
+    is_slow = (ttft_s or 0.0) > TTFT_LIMIT_S or (tpot_s or 0.0) > TPOT_LIMIT_S
+    return Cause.SLOW if is_slow else Cause.PRODUCTIVE
+
+
+class StepChange(NamedTuple):
+    """Steps of jobs since their counters were read before, one value each."""
+
+    made: NDArray[np.float64]
+    lost: NDArray[np.float64]
+    """Of the steps followed here."""
+    written_off: NDArray[np.float64]
+    """Lost, and made before they were followed."""
+
+
+class StepCounters:
+    """Counters of the optimizer steps of jobs, followed from one reading to the next."""
+
+    def __init__(self) -> None:
+        self._last: NDArray[np.float64] = np.full((0, 2), np.nan)
+        """Completed and lost steps at the last reading; NaN before the first."""
+        self._since_failure: NDArray[np.float64] = np.zeros(0)
+        """Steps made since the last failure, or since they are followed."""
+
+    def grow(self, jobs: int) -> None:
+        """Make room for as many jobs."""
+        more = jobs - len(self._last)
+        self._last = np.pad(self._last, ((0, more), (0, 0)), constant_values=np.nan)
+        self._since_failure = np.pad(self._since_failure, (0, more))
+
+    def follow(
+        self,
+        jobs: NDArray[np.int64],
+        completed: NDArray[np.float64],
+        lost: NDArray[np.float64],
+    ) -> StepChange:
+        """Return the steps since the last reading.
+
+        A counter that falls is another publisher's: the job is followed anew, without any step.
+
+        Args:
+            jobs: Numbers of the jobs, each once.
+            completed: Steps that each has come to, lost ones not counted; NaN if unknown.
+            lost: Steps lost so far; NaN, if unknown, for none.
+        """
+        reading = np.stack([completed, np.nan_to_num(lost)], axis=1)
+        change = reading - self._last[jobs]
+        self._last[jobs] = reading
+        made = change.sum(axis=1)
+        goes_on = (made >= 0) & (change[:, 1] >= 0)
+        made = np.where(goes_on, made, 0.0)
+        gone = np.where(goes_on, change[:, 1], 0.0)
+        since = np.where(goes_on, self._since_failure[jobs] + made, 0.0)
+        own = np.minimum(gone, since)
+        self._since_failure[jobs] = np.where(gone > 0, 0.0, since)
+        return StepChange(made, own, gone - own)
+
+    def interrupt(self, jobs: NDArray[np.int64] | slice = slice(None)) -> None:
+        """Count nothing up to the next reading: nobody saw how the time until then was spent."""
+        self._last[jobs] = np.nan
+
+
+class IdealStep:
+    """Time of a job's step when nothing is slow, by its own steps.
+
+    Mean of the steps up to median + 3 MAD, as Google's ML Goodput Measurement has it, over the
+    last day in the present configuration. If most steps have become slow, the former value is
+    lower, and stays.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+        """None before `LEAST_STEPS` steps."""
+        self.instances = 0
+        """Instances of the job in its present configuration."""
+        self._steps: deque[tuple[int, float]] = deque(maxlen=MOST_STEPS)
+        """Time and length of each step."""
+        self._added = 0
+
+    def add(self, time_ns: int, step_s: float, instances: int) -> None:
+        """Add a step.
+
+        Args:
+            time_ns: Its time, ns since 1970.
+            step_s: Its length.
+            instances: Instances of the job. Another number is another configuration.
+        """
+        if instances != self.instances:
+            self.instances = instances
+            self._steps.clear()
+            self._added = 0
+            self.seconds = None
+        self._steps.append((time_ns, step_s))
+        self._added += 1
+        if self._added % LEAST_STEPS:
+            return
+        while self._steps[0][0] < time_ns - DAY_S * NS_PER_S:
+            self._steps.popleft()
+        steps = np.array([length_s for _, length_s in self._steps])
+        middle = np.median(steps)
+        usual = steps[steps <= middle + 3 * np.median(np.abs(steps - middle))]
+        now_s = float(usual.mean())
+        self.seconds = now_s if self.seconds is None else min(self.seconds, now_s)
+
+
+def split_steps(sums: NDArray[Any], ideal_s: NDArray[Any] | float) -> NDArray[np.float64]:
+    """Return the time by cause, with stepping time split into productive, lost and slow.
+
+    Steps that took less than their ideal time leave no slow time, and not more productive time than
+    there was.
+
+    Args:
+        sums: ... x `COLUMNS`, with stepping time in `Cause.UNSPLIT`.
+        ideal_s: Ideal step time, broadcast to the sums without their last axis; NaN if unknown.
+    """
+    time = np.array(sums[..., : len(Cause)], np.float64)
+    ideal_s = np.asarray(ideal_s, np.float64)
+    is_known = np.broadcast_to(ideal_s > 0, time.shape[:-1])
+    stepping = np.where(is_known, time[..., Cause.UNSPLIT], 0.0)
+    step_s = np.where(is_known, ideal_s, 0.0)
+    lost = np.minimum(sums[..., Sum.LOST] * step_s, stepping)
+    productive = np.minimum(sums[..., Sum.KEPT] * step_s, stepping - lost)
+    time[..., Cause.PRODUCTIVE] += productive
+    time[..., Cause.LOST_WORK] += lost
+    time[..., Cause.SLOW] += stepping - lost - productive
+    time[..., Cause.UNSPLIT] -= stepping
+    return time
+
+
+def goodput_of(time: NDArray[np.float64]) -> float | None:
+    """Return the productive share of paid time, headroom apart.
+
+    Time that could not be split is left out. None if no time is left, or if nothing but such time
+    may have been productive.
+    """
+    unsplit = time[Cause.UNSPLIT]
+    known = float(time.sum() - time[Cause.HEADROOM] - unsplit)
+    if known <= 0 or (unsplit > 0 and not time[Cause.PRODUCTIVE]):
+        return None
+    return float(time[Cause.PRODUCTIVE]) / known
