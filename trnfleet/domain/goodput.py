@@ -30,6 +30,9 @@ LEAST_STEPS = 20
 """Fewest steps for a measured ideal step time. Assumed."""
 MOST_STEPS = 1_000
 """Most recent steps for it. Assumed: two hours of a step of 7 s."""
+LEAST_WINDOW_STEPS = 5
+"""Ideal steps in the shortest window in which stepping time is split. Assumed: in a shorter one the
+step that has begun is more than a fifth."""
 LEAST_CHECKPOINTS = 2
 """Checkpoints in a window before its figures are final: steps since the last one may still be lost,
 as NVIDIA's Cluster Readiness Engine counts."""
@@ -71,6 +74,11 @@ class Cause(enum.IntEnum):
         """Its name in JSON."""
         return self.name.lower()
 
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "idle reserved" if self is Cause.IDLE else self.key.replace("_", " ")
+
 
 class Sum(enum.IntEnum):
     """Columns beside the causes in sums of a job's time."""
@@ -88,8 +96,8 @@ class Sum(enum.IntEnum):
 
 
 COLUMNS = len(Cause) + len(Sum)
-NOT_HEARD = (Cause.UNOBSERVED, Cause.DOWN)
-"""Causes of an instance that takes no part in its job."""
+HEARD = [cause for cause in Cause if cause not in {Cause.UNOBSERVED, Cause.DOWN}]
+"""Causes of an instance that takes part in its job."""
 
 _BY_STATE = {
     "idle": Cause.IDLE,

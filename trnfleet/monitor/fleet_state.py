@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.engine import Alerts
+    from trnfleet.monitor.goodput import Goodput
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.pipeline.counts import PipelineCounts
@@ -86,6 +87,10 @@ class FleetState(Protocol):
     @property
     def reservations(self) -> Reservations:
         """Reserved capacity."""
+
+    @property
+    def goodput(self) -> Goodput:
+        """Paid time by cause and job."""
 
     @property
     def alerts(self) -> Alerts:
@@ -195,6 +200,7 @@ class LiveOrPast:
     counts = _Of(lambda monitor: monitor.counts)
     events = _Of(lambda monitor: monitor.events)
     reservations = _Of(lambda monitor: monitor.reservations)
+    goodput = _Of(lambda monitor: monitor.goodput)
     alerts = _Of(lambda monitor: monitor.alerts)
     link = _Of(lambda monitor: monitor.link)
     averages = _Of(lambda monitor: monitor.averages)

@@ -19,6 +19,7 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import all_tables
 from trnfleet.monitor.failures import guard, guarded
+from trnfleet.monitor.goodput import Goodput
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.reachability.pipeline_reader import PipelineReader, Recorder
@@ -229,6 +230,7 @@ class MonitorState(NamedTuple):
     findings: Findings
     recent_findings: findings.RecentFindings
     sampling: Sampling
+    goodput: Goodput
     events_seen: int
     reachability: Reachability
 
@@ -278,6 +280,8 @@ class Monitor:
         self.history = History() if history is None else history
         self.reachability = Reachability(proof_s)
         """Whether a silence is the sources' or ours."""
+        self.goodput = Goodput()
+        """Paid time by cause and job."""
         self.on_pass: list[Callable[[], None]] = []
         """Called at the end of each pass, when all data is of one moment."""
         self.evaluates_alerts = True
@@ -425,6 +429,7 @@ class Monitor:
             self.findings,
             self._recent_findings,
             self._sampling,
+            self.goodput,
             self._events_seen,
             self.reachability,
         )
@@ -439,6 +444,7 @@ class Monitor:
         self.findings = state.findings
         self._recent_findings = state.recent_findings
         self._sampling = state.sampling
+        self.goodput = state.goodput
         self._events_seen = state.events_seen
         self.reachability = state.reachability
         self.reachability.connections.forget_links()
@@ -634,6 +640,16 @@ class Monitor:
             may_sample=may_sample,
         ):
             self.reservations.watch(moment)
+            with guard(self.counts, "goodput"):
+                self.goodput.watch(
+                    self.store,
+                    self.rollups,
+                    ingest.job_table,
+                    self.reservations,
+                    self.events,
+                    moment,
+                    is_cut_off=self.reachability.is_cut_off,
+                )
             self.pipeline()
 
     def _alert_slices(self) -> Slices[None]:

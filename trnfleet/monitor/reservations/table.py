@@ -45,7 +45,8 @@ NEAR_END_S = 6 * 3_600.0
 until an hour before the end."""
 
 _ENDED = frozenset(state.value for state in ENDED)
-_HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})
+HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})
+"""States of reservations whose instances exist."""
 _ORDER = {
     state: rank
     for rank, state in enumerate(
@@ -274,6 +275,8 @@ class Reservations:
         """Layout of the last pass."""
         self._live = np.zeros(0, np.bool_)
         """Mask of its instances with live data."""
+        self.generation = -1
+        """Layout generation of the table's rows."""
 
     def __len__(self) -> int:
         """Return how many reservations are known."""
@@ -419,6 +422,7 @@ class Reservations:
         self._table = table
         self._layout = layout
         self._live = ~np.isnan(util)
+        self.generation = generation
         self.revision += 1
 
     def watch(self, moment: Moment) -> None:
@@ -447,7 +451,7 @@ class Reservations:
         now_ns = moment.time_ns
         rows = self._members.rows.get(message.id, ())
         known = sum(sums.known[run.stop] - sums.known[run.start] for run in rows)
-        is_active = stored.state in _HOLDS_NOW
+        is_active = stored.state in HOLDS_NOW
         is_current = message.boot is None or message.boot in boots_online
         not_launched = 0
         if is_active and is_current and message.launched is not None and not message.on:

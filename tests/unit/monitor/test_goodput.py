@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.monitor.feed import DEMO, Feed, live_feed, standalone
+
+from trnfleet.domain.goodput import LEAST_STEPS, TPOT_LIMIT_S, Cause
+from trnfleet.monitor import goodput as module
+from trnfleet.monitor.goodput import NO_JOB, GoodputReport, JobTime
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
+from trnfleet.wire.messages import JobMessage, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+TRAINING = "uc1/us-0001"
+SERVING = "uc1/us-0002"
+HOST = "uc1/standalone/trn2-0001"
+HOSTS = [path for path, _ in DEMO]
+
+
+def job(feed: Feed, name: str, *places: str, state: str = "running", **figures: Any) -> None:
+    """Publish a job."""
+    message = JobMessage(
+        **{"job": name, "kind": "training", "state": state, "on": places}
+        | {"ts": "2026-01-05T00:00:00Z"}
+        | figures
+    )
+    topic = build_topic(feed.fleet, TopicClass.JOB, name)
+    feed.receive([Envelope(topic, encode_message(message), qos=1, retain=True)])
+
+
+def train(feed: Feed, completed: float, lost: float = 0.0, **figures: Any) -> None:
+    """Publish a training job that has come to a step; a step takes 2 s when nothing is slow."""
+    figures = {"ideal_step_s": 2.0} | figures
+    job(feed, "train", TRAINING, steps_completed=completed, steps_lost=lost, **figures)
+
+
+async def seconds(feed: Feed, count: int, paths: list[str] | None = None) -> None:
+    """Let seconds pass, with a tick in each."""
+    for _ in range(count):
+        await feed.clock.advance(1.0)
+        feed.tick(paths)
+
+
+def report(feed: Feed, minutes: int | None = None) -> GoodputReport:
+    """Return the paid time so far, and check that it adds up."""
+    made = feed.monitor.goodput.report(minutes)
+    assert not feed.monitor.counts.internal_errors
+    by_job = np.sum([each.paid.seconds for each in made.jobs], axis=0)
+    np.testing.assert_allclose(by_job, made.fleet.seconds, atol=1e-9)
+    return made
+
+
+def time_of(feed: Feed, name: str | None, minutes: int | None = None) -> dict[str, float]:
+    """Return a job's time by cause, without zeros."""
+    (found,) = (each for each in report(feed, minutes).jobs if each.job == name)
+    return {
+        cause.key: round(float(found.paid.seconds[cause]), 6)
+        for cause in Cause
+        if found.paid.seconds[cause]
+    }
+
+
+def only(feed: Feed, name: str) -> JobTime:
+    """Return a job's paid time."""
+    return next(each for each in report(feed).jobs if each.job == name)
+
+
+async def test_causes_add_up_to_the_paid_time() -> None:
+    feed = live_feed()
+    feed.set("nc_util_pct", 25.0)
+    feed.set("nc_util_pct", 0.0, slice(64))
+    job(feed, "serve", SERVING, kind="inference", tpot_s=TPOT_LIMIT_S)
+    train(feed, 100.0)
+    await seconds(feed, 4)
+    train(feed, 102.0)
+    await seconds(feed, 2)
+    job(feed, "serve", SERVING, kind="inference", tpot_s=2 * TPOT_LIMIT_S)
+    train(feed, 102.0, state="checkpointing")
+    await seconds(feed, 4)
+    assert time_of(feed, "train") == {"productive": 16.0, "slow": 8.0, "checkpoint": 16.0}
+    assert time_of(feed, "serve") == {"productive": 6.0, "slow": 4.0, "headroom": 30.0}
+    assert time_of(feed, NO_JOB) == {"idle": 40.0}
+    made = report(feed)
+    assert made.lasts_s == 10.0
+    assert made.fleet.seconds.sum() == pytest.approx(12 * 10.0)
+    assert [each.job for each in made.jobs] == [NO_JOB, "train", "serve"], "most loss first"
+
+
+async def test_unheard_instances_are_unobserved_and_announced_ones_down() -> None:
+    feed = live_feed()
+    train(feed, 1.0, state="waiting")
+    _silent, quarantined, *others = HOSTS
+    await seconds(feed, 3, [quarantined, *others])
+    before = time_of(feed, "train")
+    feed.receive([feed.event(quarantined, name="instance_quarantined")])
+    await seconds(feed, 6, [quarantined, *others])
+    feed.receive([feed.event(quarantined, name="instance_returned")])
+    after = time_of(feed, "train")
+    assert after["down"] == 6.0
+    assert after["unobserved"] == pytest.approx(6.0, abs=1.0), "silent for three periods"
+    assert after["recovery"] - before["recovery"] == pytest.approx(12.0, abs=1.0)
+    feed.receive([feed.publisher_envelope("offline")])
+    await feed.advance(1.0)
+    assert time_of(feed, "train")["down"] == 10.0
+    assert sum(time_of(feed, "train").values()) == 40.0
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+async def test_time_without_hearing_is_unobserved(is_cut_off: bool) -> None:
+    """Steps made in it count nowhere: their time was not seen."""
+    feed = live_feed()
+    train(feed, 1.0)
+    await seconds(feed, 2)
+    if is_cut_off:
+        feed.monitor.link.connected = False
+        for _ in range(30):
+            await feed.advance(1.0)
+        feed.monitor.link.connected = True
+        feed.monitor.link.connects += 1
+    else:
+        await feed.clock.advance(30.0)
+    train(feed, 15.0)
+    feed.tick()
+    await seconds(feed, 2)
+    train(feed, 16.0)
+    await seconds(feed, 1)
+    time = time_of(feed, "train")
+    assert time["unobserved"] == 120.0
+    assert time["productive"] == 8.0
+
+
+async def test_after_a_jump_time_goes_on_from_there() -> None:
+    feed = live_feed()
+    await seconds(feed, 2)
+    await feed.clock.advance(2 * 3_600.0)
+    feed.tick()
+    await seconds(feed, 2)
+    assert report(feed).lasts_s == 4.0
+
+
+async def test_lost_steps_are_lost_in_the_minutes_that_made_them() -> None:
+    feed = live_feed()
+    train(feed, 100.0)
+    await seconds(feed, 40)
+    train(feed, 120.0)
+    await seconds(feed, 40)
+    train(feed, 140.0)
+    await seconds(feed, 20)
+    assert time_of(feed, "train") == {"productive": 320.0, "slow": 80.0}
+    train(feed, 115.0, 25.0, state="failed")
+    await seconds(feed, 1)
+    time = time_of(feed, "train")
+    assert time == {"productive": 120.0, "lost_work": 200.0, "slow": 80.0, "recovery": 4.0}
+    assert time_of(feed, "train", 60) == time
+    assert time_of(feed, "train", 1)["lost_work"] == 160.0
+    train(feed, 75.0, 65.0, state="failed")
+    await seconds(feed, 1)
+    assert only(feed, "train").written_off_s == 320.0, "made before the monitor began"
+
+
+async def test_figures_are_provisional_before_two_checkpoints() -> None:
+    feed = live_feed()
+    for number in range(2):
+        train(feed, float(number), state="running")
+        await seconds(feed, 2)
+        assert only(feed, "train").is_provisional
+        train(feed, float(number), state="checkpointing")
+        await seconds(feed, 2)
+    assert not only(feed, "train").is_provisional
+
+
+async def test_an_ideal_step_is_measured_where_none_is_planned() -> None:
+    feed = live_feed()
+    for step in range(LEAST_STEPS + 1):
+        time = {} if step == 0 else time_of(feed, "train")
+        assert "productive" not in time
+        train(feed, float(step), ideal_step_s=None, step_time_s=1.0)
+        await seconds(feed, 1)
+    found = only(feed, "train")
+    assert (found.ideal_s, found.is_planned) == (1.0, False)
+    assert time_of(feed, "train") == {"productive": 80.0, "slow": 4.0}
+
+
+async def test_another_plan_leaves_the_time_before_as_it_was() -> None:
+    feed = live_feed()
+    train(feed, 0.0)
+    await seconds(feed, 2)
+    train(feed, 1.0)
+    await seconds(feed, 2)
+    train(feed, 1.0, ideal_step_s=1.0)
+    await seconds(feed, 2)
+    assert time_of(feed, "train") == {"productive": 8.0, "slow": 16.0}
+
+
+async def test_work_without_figures_is_not_split() -> None:
+    """A job without counters, serving without times, and a busy instance without a job."""
+    feed = live_feed()
+    feed.set("nc_util_pct", 50.0)
+    job(feed, "train", TRAINING)
+    job(feed, "serve", SERVING, kind="inference")
+    await seconds(feed, 2)
+    assert time_of(feed, "train") == {"unsplit": 8.0}
+    assert time_of(feed, "serve") == {"headroom": 4.0, "unsplit": 4.0}
+    assert time_of(feed, NO_JOB) == {"unsplit": 8.0}
+    feed.silence(HOST)
+    await seconds(feed, 1)
+    assert time_of(feed, NO_JOB) == {"unsplit": 12.0}, "its utilisation is unknown"
+
+
+async def test_money_is_the_price_of_each_reservation() -> None:
+    """An instance is paid until its termination, and a reserved one that is not there, too."""
+    feed = live_feed(standalone(3))
+    feed.set("nc_util_pct", 0.0)
+    messages = [
+        feed.reservation("cb-1", HOST, instances=2),
+        feed.reservation("cb-2", "uc1/standalone/trn2-0002", terminates="2026-01-05T00:00:05Z"),
+    ]
+    feed.receive(messages)
+    await seconds(feed, 10)
+    made = report(feed).fleet
+    assert made.seconds[Cause.IDLE] == 10.0 + 4.0 + 10.0
+    assert made.seconds[Cause.UNOBSERVED] == 10.0
+    assert made.unpriced_s == 10.0
+    assert made.usd[Cause.IDLE] * 3_600 == pytest.approx(10 * 50.0 + 4 * 100.0)
+    assert made.usd[Cause.UNOBSERVED] * 3_600 == pytest.approx(10 * 50.0)
+    feed.receive([feed.reservation("cb-1", HOST, instances=2, currency="EUR", change=1)])
+    await seconds(feed, 1)
+    assert report(feed).fleet.unpriced_s == 10.0 + 3.0
+
+
+async def test_a_snapshot_goes_on_with_its_sums() -> None:
+    feed = live_feed()
+    train(feed, 100.0)
+    await seconds(feed, 4)
+    snapshot = PackedSnapshot(feed.monitor)
+    await seconds(feed, 3)
+    feed.monitor.restore(snapshot.unpack())
+    assert report(feed).lasts_s == 4.0
+
+
+async def test_sums_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ended jobs make room; then further ones are together."""
+    monkeypatch.setattr(module, "MOST_JOBS", 2)
+    feed = live_feed(standalone(4))
+    for number in range(1, 4):
+        job(feed, f"job-{number}", f"uc1/standalone/trn2-000{number}", state="starting")
+    await seconds(feed, 2)
+    assert time_of(feed, None) == {"start_up": 2.0}
+    feed.receive([Envelope(build_topic(feed.fleet, TopicClass.JOB, "job-1"), b"", retain=True)])
+    await seconds(feed, 2)
+    assert time_of(feed, "job-3") == {"start_up": 2.0}
+    assert time_of(feed, None) == {"start_up": 4.0}
+    assert sum(report(feed).fleet.seconds) == 16.0

@@ -1,0 +1,607 @@
+"""Paid time of a fleet's instances by cause and job, over the time that the monitor has observed.
+
+Time is the fleet's. It is added about once a second: each instance's time since the sample before
+goes to its cause in this one. Sums are since the start, and by minute for the last hour. Stepping
+time is split into progress and loss only on reading (`domain/goodput.py`).
+
+Paid is an instance of a reservation from its start until its termination, described or not, and a
+described instance of no reservation. Only reservations in US dollars have a price here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.address import Level
+from trnfleet.domain.durations import MINUTE_NS
+from trnfleet.domain.goodput import (
+    COLUMNS,
+    HEARD,
+    LEAST_CHECKPOINTS,
+    LEAST_WINDOW_STEPS,
+    SERVING,
+    TPOT_LIMIT_S,
+    TTFT_LIMIT_S,
+    Cause,
+    IdealStep,
+    StepChange,
+    StepCounters,
+    Sum,
+    cause_of_job,
+    goodput_of,
+    split_steps,
+)
+from trnfleet.domain.quantities import NOT_AVAILABLE, duration
+from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.reservations.table import HOLDS_NOW, IDLE_BELOW_PCT
+from trnfleet.monitor.reservations.usage import GAP_S, HOUR_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.reservations.table import Reservation, Reservations
+    from trnfleet.monitor.sources.clocks import Moment
+    from trnfleet.monitor.store.events import Events
+    from trnfleet.monitor.store.jobs import Jobs, Placement
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.messages import JobMessage
+
+MINUTES = 60
+"""Minutes stored one by one."""
+MOST_JOBS = 256
+"""Most jobs with sums of their own, 100 kB each. Ended ones make room; then the rest is together.
+"""
+LEAST_PCT = 0.05
+"""Smallest share of a cause in text: less would be shown as 0.0 %."""
+NO_JOB = ""
+"""Name of the instances without a job."""
+_OTHERS = 1
+"""Slot of jobs without sums of their own."""
+_START = 0
+"""Span of the sums since the start; the others are minutes."""
+_SECONDS = 0
+"""Unit of sums; the other one is USD."""
+_AT_WORK = {Cause.PRODUCTIVE, Cause.SLOW, Cause.UNSPLIT}
+
+
+class PaidTime(NamedTuple):
+    """Paid time of a job, of the instances without one, or of a fleet."""
+
+    seconds: NDArray[np.float64]
+    """Instance-seconds by `Cause`."""
+    usd: NDArray[np.float64]
+    """Price of the same, as far as it is known."""
+    unpriced_s: float
+    """Instance-seconds without a known price."""
+
+
+class JobTime(NamedTuple):
+    """Paid time of a job, or of jobs without sums of their own."""
+
+    job: str | None
+    """None for the latter, `NO_JOB` for instances without a job."""
+    paid: PaidTime
+    ideal_s: float
+    """Ideal step time; NaN if unknown."""
+    is_planned: bool
+    """Whether the publisher gives it; else it is measured."""
+    is_provisional: bool
+    """Whether steps of the window may still be lost."""
+    written_off_s: float
+    """Instance-seconds of steps made before the window and lost in it; not part of it."""
+
+
+class GoodputReport(NamedTuple):
+    """Paid time over a window."""
+
+    lasts_s: float
+    """Length of the window, in the fleet's time."""
+    fleet: PaidTime
+    jobs: list[JobTime]
+    """Jobs with any paid time, the one with the most loss first."""
+
+
+class Goodput:
+    """Sums of one fleet."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, int] = {NO_JOB: 0}
+        self._sums: NDArray[np.float64] = np.zeros((0, 1 + MINUTES, 2, COLUMNS))
+        """Slots x spans x (seconds, USD) x causes and `Sum`."""
+        self._lasts_s: NDArray[np.float64] = np.zeros(1 + MINUTES)
+        """Observed time by span."""
+        self._minute = 0
+        """Newest minute with sums, since 1970."""
+        self._at_ns: int | None = None
+        self._counters = StepCounters()
+        self._plan_s: NDArray[np.float64] = np.zeros(0)
+        """Ideal step time that a publisher gives, by slot; NaN without."""
+        self._has_steps: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """Whether a job counts steps, by slot."""
+        self._saves: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """Whether a job was in a checkpoint at the last sample, by slot."""
+        self._measured: dict[int, IdealStep] = {}
+        """Measured ideal step times by slot."""
+        self._paid: _PaidInstances | None = None
+        self._quarantined: set[str] = set()
+        self._events_seen = 0
+        self._grow(_OTHERS + 1)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sums."""
+        return self._sums.nbytes
+
+    def watch(
+        self,
+        store: Store,
+        rollups: Rollups,
+        jobs: Jobs,
+        reservations: Reservations,
+        events: Events,
+        moment: Moment,
+        *,
+        is_cut_off: bool,
+    ) -> None:
+        """Add the time since the last sample.
+
+        A longer gap, and time in which nothing could be heard, is unobserved. After a jump of more
+        than an hour, or back, time goes on from there.
+
+        Args:
+            store: Which job has each instance.
+            rollups: Freshness and utilisation of instances, of the same pass.
+            jobs: The jobs as placed in the store.
+            reservations: Reserved capacity.
+            events: Those of quarantines.
+            moment: The fleet's time.
+            is_cut_off: Whether nothing can be heard.
+        """
+        table = reservations.table()
+        generations = {rollups.generation, jobs.generation}
+        if table:
+            generations.add(reservations.generation)
+        if not rollups.ready or generations != {store.generation}:
+            return
+        before_ns = self._at_ns
+        self._at_ns = moment.time_ns
+        self._follow_quarantines(events, store.layout)
+        lasted_ns = 0 if before_ns is None else moment.time_ns - before_ns
+        if not 0 < lasted_ns <= HOUR_NS:
+            self._counters.interrupt()
+            return
+        is_heard = not is_cut_off and lasted_ns <= GAP_S * moment.speed * NS_PER_S
+        lasted_s = lasted_ns / NS_PER_S
+        spans = [_START, self._span_of(moment.time_ns)]
+        self._lasts_s[spans] += lasted_s
+        messages = [jobs.by_key.get(name) for name in jobs.placed]
+        slots = np.array([self._slot_of(name, jobs) for name in jobs.placed] + [0], np.int64)
+        instances = self._instances(
+            store, rollups, messages, table, moment.time_ns, is_heard=is_heard
+        )
+        own = np.flatnonzero(slots[:-1] != _OTHERS)
+        change = self._steps(
+            own, slots[own], messages, instances, store.placement.instances(len(messages)), moment
+        )
+        added = instances * lasted_s
+        heard = instances[:, :, HEARD].sum(axis=2)
+        for column, steps in ((Sum.KEPT, change.made), (Sum.WRITTEN_OFF, change.written_off)):
+            added[:, own, column] = heard[:, own] * steps
+        added[_SECONDS, own, Sum.CHECKPOINTS] = self._begun_checkpoints(
+            slots[own], instances[_SECONDS, own, Cause.CHECKPOINT] > 0
+        )
+        for span in spans:
+            np.add.at(self._sums[:, span], slots, added.swapaxes(0, 1))
+        for number in np.flatnonzero(change.lost).tolist():
+            lost = heard[:, own[number]] * change.lost[number]
+            self._lose(int(slots[own[number]]), lost)
+
+    def report(self, minutes: int | None = None) -> GoodputReport:
+        """Return the paid time since the start, or over the last minutes, begun ones included."""
+        spans = [_START]
+        if minutes is not None:
+            spans = [1 + (self._minute - ago) % MINUTES for ago in range(min(minutes, MINUTES))]
+        sums = self._sums[:, spans].sum(axis=1)
+        lasts_s = float(self._lasts_s[spans].sum())
+        ideal_s = self._ideal_s()
+        is_long = ideal_s * LEAST_WINDOW_STEPS <= lasts_s
+        time = split_steps(sums, np.where(is_long, ideal_s, np.nan)[:, None])
+        names: dict[int, str | None] = {slot: name for name, slot in self._slots.items()}
+        names[_OTHERS] = None
+        jobs = [
+            JobTime(
+                name,
+                _paid_time(time[slot], sums[slot]),
+                float(ideal_s[slot]),
+                bool(self._plan_s[slot] > 0),
+                bool(
+                    self._has_steps[slot]
+                    and sums[slot, _SECONDS, Sum.CHECKPOINTS] < LEAST_CHECKPOINTS
+                ),
+                float(np.nan_to_num(sums[slot, _SECONDS, Sum.WRITTEN_OFF] * ideal_s[slot])),
+            )
+            for slot, name in names.items()
+            if time[slot, _SECONDS].any()
+        ]
+        jobs.sort(key=lambda job: (-lost_of(job.paid.seconds), job.job or ""))
+        fleet = _paid_time(time.sum(axis=0), sums.sum(axis=0))
+        return GoodputReport(lasts_s, fleet, jobs)
+
+    # Samples
+
+    def _instances(
+        self,
+        store: Store,
+        rollups: Rollups,
+        messages: Sequence[JobMessage | None],
+        reservations: Sequence[Reservation],
+        now_ns: int,
+        *,
+        is_heard: bool,
+    ) -> NDArray[np.float64]:
+        """Return instances, and their price in USD a second, by cause.
+
+        (Instances, USD) x (jobs, none) x columns.
+        """
+        count = len(messages)
+        layout = store.layout
+        if self._paid is None or not self._paid.is_of(store, count, reservations, now_ns):
+            self._paid = _paid_instances(store, count, reservations, now_ns)
+        paid = self._paid
+        numbers = paid.numbers
+        by_job = [
+            Cause.UNSPLIT
+            if job is None
+            else cause_of_job(job.kind, job.state, job.ttft_s, job.tpot_s)
+            for job in messages
+        ]
+        made = np.zeros((2, count + 1, COLUMNS))
+        made[:, np.arange(count + 1), [*by_job, Cause.IDLE]] = paid.by_job
+        made[:, count, Cause.UNOBSERVED] = paid.missing
+        made[_SECONDS, :, Sum.UNPRICED] = paid.unpriced
+        serves = np.array(
+            [
+                job is not None and job.kind == SERVING and cause in _AT_WORK
+                for job, cause in zip(messages, by_job, strict=True)
+            ]
+            + [False]
+        )
+        total, cores = rollups.parts("nc_util_pct", Level.INSTANCE)
+        causes = np.full(len(numbers), -1, np.int8)
+        is_idle = (cores[paid.free] > 0) & (total[paid.free] <= IDLE_BELOW_PCT * cores[paid.free])
+        causes[paid.free[~is_idle]] = Cause.UNSPLIT
+        serving = np.flatnonzero(serves[numbers]) if serves.any() else np.zeros(0, np.int64)
+        causes[serving[cores[serving] == 0]] = Cause.UNSPLIT
+        states = rollups.states(Level.INSTANCE)
+        silent = np.flatnonzero(states[:, Freshness.LIVE] == 0)
+        causes[silent] = Cause.UNOBSERVED
+        causes[silent[states[silent, Freshness.OFFLINE] > 0]] = Cause.DOWN
+        for path in self._quarantined:
+            rows = layout.find_instances(path)
+            if rows:
+                causes[rows.start : rows.stop] = Cause.DOWN
+        if not is_heard:
+            causes[:] = Cause.UNOBSERVED
+        # Most instances are as their job is; the others are moved.
+        others = np.flatnonzero(causes >= 0)
+        jobs = np.array([*by_job, Cause.IDLE])
+        _move(made, paid, others, jobs[numbers[others]], causes[others])
+        if len(others):
+            serving = serving[causes[serving] < 0]
+        share = 1.0 - total[serving] / (100.0 * cores[serving])
+        _move(made, paid, serving, jobs[numbers[serving]], Cause.HEADROOM, share)
+        return made
+
+    def _steps(
+        self,
+        own: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        messages: Sequence[JobMessage | None],
+        instances: NDArray[np.float64],
+        placed: NDArray[np.int64],
+        moment: Moment,
+    ) -> StepChange:
+        """Return the steps of jobs with a slot, and note their ideal step times."""
+        columns = [
+            np.array([getattr(messages[number], name, None) for number in own], np.float64)
+            for name in ("steps_completed", "steps_lost", "ideal_step_s", "step_time_s")
+        ]
+        completed, lost, plan_s, step_s = columns
+        change = self._counters.follow(slots, completed, lost)
+        heard = instances[_SECONDS, own][:, HEARD].sum(axis=1)
+        self._counters.interrupt(slots[heard == 0])
+        self._has_steps[slots] |= ~np.isnan(completed)
+        for number in np.flatnonzero((plan_s > 0) & (plan_s != self._plan_s[slots])).tolist():
+            self._settle(int(slots[number]))
+            self._plan_s[slots[number]] = plan_s[number]
+        is_measured = (change.made > 0) & (step_s > 0) & ~(self._plan_s[slots] > 0)
+        for number in np.flatnonzero(is_measured).tolist():
+            ideal = self._measured.setdefault(int(slots[number]), IdealStep())
+            size = int(placed[own[number]])
+            if size != ideal.instances:
+                self._settle(int(slots[number]))
+            ideal.add(moment.time_ns, float(step_s[number]), size)
+        return change
+
+    def _begun_checkpoints(
+        self, slots: NDArray[np.int64], saves: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        begun = saves & ~self._saves[slots]
+        self._saves[slots] = saves
+        return begun
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickles, without derived data."""
+        return {**self.__dict__, "_paid": None}
+
+    def _lose(self, slot: int, lost: NDArray[np.float64]) -> None:
+        """Move steps from kept to lost: the newest ones, in the minutes in which they were made."""
+        spans = [1 + (self._minute - ago) % MINUTES for ago in range(MINUTES)]
+        for some in ([_START], spans):
+            left = lost.copy()
+            for span in some:
+                sums = self._sums[slot, span]
+                moved = np.minimum(left, sums[:, Sum.KEPT])
+                sums[:, Sum.KEPT] -= moved
+                sums[:, Sum.LOST] += moved
+                left -= moved
+
+    def _follow_quarantines(self, events: Events, layout: Layout) -> None:
+        for event in events.since(self._events_seen):
+            if event.name == "instance_quarantined":
+                self._quarantined.add(event.path)
+            elif event.name == "instance_returned":
+                self._quarantined.discard(event.path)
+        self._events_seen = events.received
+        self._quarantined = {path for path in self._quarantined if layout.find_instances(path)}
+
+    # Room
+
+    def _span_of(self, time_ns: int) -> int:
+        """Return the span of a minute, and empty those that it replaces."""
+        minute = time_ns // MINUTE_NS
+        stale = range(max(self._minute + 1, minute - MINUTES + 1), minute + 1)
+        if minute < self._minute:
+            # Time has gone back: what was later has not happened.
+            stale = range(minute + 1, min(self._minute, minute + MINUTES) + 1)
+        for other in stale:
+            self._sums[:, 1 + other % MINUTES] = 0.0
+            self._lasts_s[1 + other % MINUTES] = 0.0
+        self._minute = minute
+        return 1 + minute % MINUTES
+
+    def _slot_of(self, name: str, jobs: Jobs) -> int:
+        slot = self._slots.get(name)
+        if slot is not None:
+            return slot
+        if len(self._slots) > MOST_JOBS:
+            ended = next((job for job in self._slots if job and job not in jobs.by_key), None)
+            if ended is None:
+                return _OTHERS
+            slot = self._slots.pop(ended)
+            self._settle(slot)
+            self._sums[_OTHERS] += self._sums[slot]
+            self._forget(slot)
+        else:
+            slot = len(self._slots) + 1
+            if slot == len(self._sums):
+                self._grow(2 * slot)
+        self._slots[name] = slot
+        return slot
+
+    def _settle(self, slot: int) -> None:
+        """Split a job's stepping time so far, because another ideal step time follows."""
+        sums = self._sums[slot]
+        ideal_s = self._ideal_s()[slot]
+        if ideal_s > 0:
+            sums[..., : len(Cause)] = split_steps(sums, ideal_s)
+            sums[..., [Sum.KEPT, Sum.LOST]] = 0.0
+
+    def _forget(self, slot: int) -> None:
+        self._sums[slot] = 0.0
+        self._counters.interrupt(np.array([slot]))
+        self._plan_s[slot] = np.nan
+        self._has_steps[slot] = self._saves[slot] = False
+        self._measured.pop(slot, None)
+
+    def _grow(self, slots: int) -> None:
+        more = slots - len(self._sums)
+        self._sums = np.pad(self._sums, ((0, more), (0, 0), (0, 0), (0, 0)))
+        self._counters.grow(slots)
+        self._plan_s = np.pad(self._plan_s, (0, more), constant_values=np.nan)
+        self._has_steps = np.pad(self._has_steps, (0, more))
+        self._saves = np.pad(self._saves, (0, more))
+
+    def _ideal_s(self) -> NDArray[np.float64]:
+        """Return the ideal step time of each slot; NaN if unknown, or without counted steps."""
+        ideal_s = self._plan_s.copy()
+        for slot, ideal in self._measured.items():
+            if np.isnan(ideal_s[slot]) and ideal.seconds is not None:
+                ideal_s[slot] = ideal.seconds
+        return np.where(self._has_steps, ideal_s, np.nan)
+
+
+def lost_of(time: NDArray[np.float64]) -> float:
+    """Return the part of paid time or money that is neither progress nor headroom."""
+    return float(time.sum() - time[Cause.PRODUCTIVE] - time[Cause.HEADROOM] - time[Cause.UNSPLIT])
+
+
+def goodput_facts(report: GoodputReport) -> dict[str, Any]:
+    """Return goodput as JSON values; what is not known is null."""
+    return {
+        "lasts_s": report.lasts_s,
+        **_paid_facts(report.fleet),
+        "limits": {"ttft_s": TTFT_LIMIT_S, "tpot_s": TPOT_LIMIT_S},
+        "jobs": [
+            {
+                "job": job.job or None,
+                "is_other_jobs": job.job is None,
+                **_paid_facts(job.paid),
+                "ideal_step_s": None if np.isnan(job.ideal_s) else job.ideal_s,
+                "ideal_step_from": None
+                if np.isnan(job.ideal_s)
+                else ("plan" if job.is_planned else "steps"),
+                "provisional": job.is_provisional,
+                "written_off_s": job.written_off_s,
+            }
+            for job in report.jobs
+        ],
+    }
+
+
+def goodput_text(report: GoodputReport) -> str:
+    """Return the fleet's goodput, its causes and its money in a line."""
+    paid = report.fleet
+    total_s = float(paid.seconds.sum())
+    if not total_s:
+        return f"{NOT_AVAILABLE}: no time has been observed yet"
+    share = goodput_of(paid.seconds)
+    text = NOT_AVAILABLE if share is None else f"{share:.1%}".replace("%", " %")
+    text += f" over {duration(report.lasts_s)}"
+    if any(job.is_provisional for job in report.jobs):
+        text += ", provisional"
+    shares = {cause: 100 * float(paid.seconds[cause]) / total_s for cause in Cause}
+    causes = [f"{cause.label} {pct:.1f} %" for cause, pct in shares.items() if pct >= LEAST_PCT]
+    text += f": {', '.join(causes)}"
+    if usd := float(paid.usd.sum()):
+        rest = " for the part with a price" if paid.unpriced_s else ""
+        text += f"; paid {usd:,.2f} USD{rest}, lost {lost_of(paid.usd):,.2f}"
+    return text
+
+
+def _paid_facts(paid: PaidTime) -> dict[str, Any]:
+    seconds = paid.seconds
+    is_priced = paid.unpriced_s < seconds.sum()
+    return {
+        "goodput": goodput_of(seconds),
+        "paid_s": float(seconds.sum()),
+        "lost_s": lost_of(seconds),
+        "seconds": {cause.key: float(seconds[cause]) for cause in Cause},
+        "paid_usd": float(paid.usd.sum()) if is_priced else None,
+        "lost_usd": lost_of(paid.usd) if is_priced else None,
+        "usd": {cause.key: float(paid.usd[cause]) for cause in Cause} if is_priced else None,
+        "unpriced_s": paid.unpriced_s,
+    }
+
+
+def _paid_time(time: NDArray[np.float64], sums: NDArray[np.float64]) -> PaidTime:
+    return PaidTime(time[_SECONDS], time[1], float(sums[_SECONDS, Sum.UNPRICED]))
+
+
+class _PaidInstances(NamedTuple):
+    """Paid instances of a layout, by row and by job: as long as nothing begins, ends or moves."""
+
+    placement: Placement
+    key: tuple[int, list[object]]
+    """Number of jobs, and reservations with their rows."""
+    until_ns: int
+    """Time of the next beginning or end of a reservation."""
+    numbers: NDArray[np.int64]
+    """Number of each row's job; the number of jobs for none."""
+    free: NDArray[np.int64]
+    """Rows without a job."""
+    weights: NDArray[np.float64]
+    """(Instances, USD a second) x rows."""
+    by_job: NDArray[np.float64]
+    """The same, added up by job."""
+    missing: NDArray[np.float64]
+    """The same of reserved instances without a description."""
+    unpriced: NDArray[np.float64]
+    """Instances without a known price by job."""
+
+    def is_of(
+        self, store: Store, count: int, reservations: Sequence[Reservation], now_ns: int
+    ) -> bool:
+        """Return whether they are still the same."""
+        return (
+            now_ns < self.until_ns
+            and store.placement is self.placement
+            and _key(count, reservations) == self.key
+        )
+
+
+def _key(count: int, reservations: Sequence[Reservation]) -> tuple[int, list[object]]:
+    messages = [reservation.message for reservation in reservations]
+    return count, [*messages, *(reservation.rows for reservation in reservations)]
+
+
+def _move(
+    made: NDArray[np.float64],
+    paid: _PaidInstances,
+    rows: NDArray[np.int64],
+    source: NDArray[np.int64],
+    target: NDArray[np.int8] | Cause,
+    share: NDArray[np.float64] | float = 1.0,
+) -> None:
+    """Move shares of instances from one cause to another."""
+    if not len(rows):
+        return
+    shape = made.shape[1:]
+    size = shape[0] * shape[1]
+    first = paid.numbers[rows] * COLUMNS
+    for unit, weights in enumerate(paid.weights):
+        moved = weights[rows] * share
+        gone = np.bincount(first + source, moved, size).reshape(shape)
+        made[unit] -= gone
+        if isinstance(target, Cause):
+            made[unit, :, target] += gone.sum(axis=1)
+        else:
+            made[unit] += np.bincount(first + target, moved, size).reshape(shape)
+
+
+def _paid_instances(
+    store: Store, count: int, reservations: Sequence[Reservation], now_ns: int
+) -> _PaidInstances:
+    """Return the paid instances at a time."""
+    layout = store.layout
+    paid = layout.members.astype(np.float64)
+    usd = np.full(len(paid), np.nan)
+    members = np.concatenate(([0], np.cumsum(layout.members)))
+    missing = np.zeros(3)
+    active = []
+    edges_ns = [now_ns + HOUR_NS]
+    for reservation in reservations:
+        is_active = reservation.message.state.value in HOLDS_NOW
+        ends_ns = reservation.terminates_ns or reservation.ends_ns or edges_ns[0]
+        edges_ns += [ns for ns in (reservation.starts_ns, ends_ns) if ns > now_ns]
+        if is_active and reservation.starts_ns <= now_ns < ends_ns:
+            active.append(reservation)
+            continue
+        for rows in reservation.rows:
+            paid[rows.start : rows.stop] = 0.0
+    # A block that follows another has the same instances.
+    for reservation in active:
+        message = reservation.message
+        price = np.nan
+        if reservation.fee_per_h is not None and message.instances and message.currency == "USD":
+            price = float(reservation.fee_per_h) / message.instances / 3_600
+        described = 0
+        for rows in reservation.rows:
+            paid[rows.start : rows.stop] = layout.members[rows.start : rows.stop]
+            usd[rows.start : rows.stop] = price
+            described += int(members[rows.stop] - members[rows.start])
+        rest = max(message.instances - described, 0)
+        missing += rest, np.nan_to_num(rest * price), rest * np.isnan(price)
+    numbers = np.where((store.job_of >= 0) & (store.job_of < count), store.job_of, count)
+    numbers = numbers.astype(np.int64)
+    weights = np.stack([paid, paid * np.nan_to_num(usd)])
+    unpriced = np.bincount(numbers, paid * np.isnan(usd), count + 1).astype(np.float64)
+    unpriced[count] += missing[-1]
+    return _PaidInstances(
+        store.placement,
+        _key(count, reservations),
+        min(edges_ns),
+        numbers,
+        np.flatnonzero(numbers == count),
+        weights,
+        np.stack([np.bincount(numbers, weight, count + 1) for weight in weights]),
+        missing[:2],
+        unpriced,
+    )
