@@ -30,6 +30,7 @@ from trnfleet.domain.quantities import (
 )
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
+from trnfleet.monitor.goodput import goodput_facts, goodput_text
 from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.monitor.problems import texts
@@ -199,9 +200,8 @@ class KnownFleet:
         monitor = self.monitor
         published = self.published
         racks = sorted(monitor.racks(), key=lambda rack: rack.power_w)
-        # Its problems are the pipeline's.
         figures = dataclasses.asdict(self.summary)
-        del figures["pipeline_problems"]
+        del figures["pipeline_problems"]  # `pipeline` has them
         chips = self.summary.announced.chips
         figures["announced"] = {metric.name: chips([metric.name]) for metric in METRICS}
         return {
@@ -213,6 +213,7 @@ class KnownFleet:
             },
             "rules": [{**rule._asdict(), "applies": rule.applies} for rule in self._coverage],
             "receiver_errors": [error._asdict() for error in self.summary.receiver_errors],
+            "goodput": goodput_facts(monitor.goodput.report()),
             "watched": published.is_watched,
             "cell_doubts": list(published.cell_doubts),
             "pipeline": pipeline_facts(monitor.pipeline()),
@@ -258,6 +259,7 @@ class KnownFleet:
             *_relay_rows(self._relays),
             *_figure_rows(summary),
             ("jobs", _jobs_text(self.monitor.ingest.job_table)),
+            ("goodput", goodput_text(self.monitor.goodput.report())),
             ("pipeline", _losses_text(summary)),
             *pipeline_rows(self.monitor.pipeline()),
         ]

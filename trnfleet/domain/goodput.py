@@ -38,8 +38,8 @@ LEAST_CHECKPOINTS = 2
 as NVIDIA's Cluster Readiness Engine counts."""
 
 
-class Cause(enum.IntEnum):
-    """Cause of a paid instance-second, in the order of every list of causes.
+class TimeCause(enum.IntEnum):
+    """TimeCause of a paid instance-second, in the order of every list of causes.
 
     The first one that holds counts.
     """
@@ -77,47 +77,47 @@ class Cause(enum.IntEnum):
     @property
     def label(self) -> str:
         """Its name for people."""
-        return "idle reserved" if self is Cause.IDLE else self.key.replace("_", " ")
+        return "idle reserved" if self is TimeCause.IDLE else self.key.replace("_", " ")
 
 
 class Sum(enum.IntEnum):
     """Columns beside the causes in sums of a job's time."""
 
-    KEPT = len(Cause)
+    KEPT = len(TimeCause)
     """Steps made and not lost, times the job's instances."""
-    LOST = len(Cause) + 1
+    LOST = len(TimeCause) + 1
     """Steps made and lost in the window, times the job's instances."""
-    WRITTEN_OFF = len(Cause) + 2
+    WRITTEN_OFF = len(TimeCause) + 2
     """Steps lost in the window and made before it, times the job's instances."""
-    CHECKPOINTS = len(Cause) + 3
+    CHECKPOINTS = len(TimeCause) + 3
     """Checkpoints begun."""
-    UNPRICED = len(Cause) + 4
+    UNPRICED = len(TimeCause) + 4
     """Instance-seconds without a known price."""
 
 
-COLUMNS = len(Cause) + len(Sum)
-HEARD = [cause for cause in Cause if cause not in {Cause.UNOBSERVED, Cause.DOWN}]
+COLUMNS = len(TimeCause) + len(Sum)
+HEARD = [cause for cause in TimeCause if cause not in {TimeCause.UNOBSERVED, TimeCause.DOWN}]
 """Causes of an instance that takes part in its job."""
 
 _BY_STATE = {
-    "idle": Cause.IDLE,
-    "finished": Cause.IDLE,
-    "failed": Cause.RECOVERY,
-    "waiting": Cause.RECOVERY,
-    "hung": Cause.RECOVERY,
-    "lost": Cause.RECOVERY,
-    "starting": Cause.START_UP,
-    "compiling": Cause.START_UP,
-    "loading": Cause.START_UP,
-    "checkpointing": Cause.CHECKPOINT,
-    "stalled": Cause.DATA_WAIT,
-    "evaluating": Cause.EVALUATION,
+    "idle": TimeCause.IDLE,
+    "finished": TimeCause.IDLE,
+    "failed": TimeCause.RECOVERY,
+    "waiting": TimeCause.RECOVERY,
+    "hung": TimeCause.RECOVERY,
+    "lost": TimeCause.RECOVERY,
+    "starting": TimeCause.START_UP,
+    "compiling": TimeCause.START_UP,
+    "loading": TimeCause.START_UP,
+    "checkpointing": TimeCause.CHECKPOINT,
+    "stalled": TimeCause.DATA_WAIT,
+    "evaluating": TimeCause.EVALUATION,
 }
 SERVING = "inference"
 """Kind of a serving job."""
 
 
-def cause_of_job(kind: str, state: str, ttft_s: float | None, tpot_s: float | None) -> Cause:
+def cause_of_job(kind: str, state: str, ttft_s: float | None, tpot_s: float | None) -> TimeCause:
     """Return the cause of the time of a job's observed instances.
 
     Args:
@@ -126,11 +126,11 @@ def cause_of_job(kind: str, state: str, ttft_s: float | None, tpot_s: float | No
         ttft_s: Mean time to the first token of a serving job.
         tpot_s: Mean time of each further token.
     """
-    cause = _BY_STATE.get(state, Cause.UNSPLIT)
-    if kind != SERVING or cause is not Cause.UNSPLIT or (ttft_s is None and tpot_s is None):
+    cause = _BY_STATE.get(state, TimeCause.UNSPLIT)
+    if kind != SERVING or cause is not TimeCause.UNSPLIT or (ttft_s is None and tpot_s is None):
         return cause
     is_slow = (ttft_s or 0.0) > TTFT_LIMIT_S or (tpot_s or 0.0) > TPOT_LIMIT_S
-    return Cause.SLOW if is_slow else Cause.PRODUCTIVE
+    return TimeCause.SLOW if is_slow else TimeCause.PRODUCTIVE
 
 
 class StepChange(NamedTuple):
@@ -166,7 +166,7 @@ class StepCounters:
     ) -> StepChange:
         """Return the steps since the last reading.
 
-        A counter that falls is another publisher's: the job is followed anew, without any step.
+        A counter that falls is another publisher's: the job is followed from there, without a step.
 
         Args:
             jobs: Numbers of the jobs, each once.
@@ -240,20 +240,20 @@ def split_steps(sums: NDArray[Any], ideal_s: NDArray[Any] | float) -> NDArray[np
     there was.
 
     Args:
-        sums: ... x `COLUMNS`, with stepping time in `Cause.UNSPLIT`.
+        sums: ... x `COLUMNS`, with stepping time in `TimeCause.UNSPLIT`.
         ideal_s: Ideal step time, broadcast to the sums without their last axis; NaN if unknown.
     """
-    time = np.array(sums[..., : len(Cause)], np.float64)
+    time = np.array(sums[..., : len(TimeCause)], np.float64)
     ideal_s = np.asarray(ideal_s, np.float64)
     is_known = np.broadcast_to(ideal_s > 0, time.shape[:-1])
-    stepping = np.where(is_known, time[..., Cause.UNSPLIT], 0.0)
+    stepping = np.where(is_known, time[..., TimeCause.UNSPLIT], 0.0)
     step_s = np.where(is_known, ideal_s, 0.0)
     lost = np.minimum(sums[..., Sum.LOST] * step_s, stepping)
     productive = np.minimum(sums[..., Sum.KEPT] * step_s, stepping - lost)
-    time[..., Cause.PRODUCTIVE] += productive
-    time[..., Cause.LOST_WORK] += lost
-    time[..., Cause.SLOW] += stepping - lost - productive
-    time[..., Cause.UNSPLIT] -= stepping
+    time[..., TimeCause.PRODUCTIVE] += productive
+    time[..., TimeCause.LOST_WORK] += lost
+    time[..., TimeCause.SLOW] += stepping - lost - productive
+    time[..., TimeCause.UNSPLIT] -= stepping
     return time
 
 
@@ -263,8 +263,8 @@ def goodput_of(time: NDArray[np.float64]) -> float | None:
     Time that could not be split is left out. None if no time is left, or if nothing but such time
     may have been productive.
     """
-    unsplit = time[Cause.UNSPLIT]
-    known = float(time.sum() - time[Cause.HEADROOM] - unsplit)
-    if known <= 0 or (unsplit > 0 and not time[Cause.PRODUCTIVE]):
+    unsplit = time[TimeCause.UNSPLIT]
+    known = float(time.sum() - time[TimeCause.HEADROOM] - unsplit)
+    if known <= 0 or (unsplit > 0 and not time[TimeCause.PRODUCTIVE]):
         return None
-    return float(time[Cause.PRODUCTIVE]) / known
+    return float(time[TimeCause.PRODUCTIVE]) / known

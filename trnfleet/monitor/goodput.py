@@ -25,11 +25,11 @@ from trnfleet.domain.goodput import (
     SERVING,
     TPOT_LIMIT_S,
     TTFT_LIMIT_S,
-    Cause,
     IdealStep,
     StepChange,
     StepCounters,
     Sum,
+    TimeCause,
     cause_of_job,
     goodput_of,
     split_steps,
@@ -68,14 +68,14 @@ _START = 0
 """Span of the sums since the start; the others are minutes."""
 _SECONDS = 0
 """Unit of sums; the other one is USD."""
-_AT_WORK = {Cause.PRODUCTIVE, Cause.SLOW, Cause.UNSPLIT}
+_AT_WORK = {TimeCause.PRODUCTIVE, TimeCause.SLOW, TimeCause.UNSPLIT}
 
 
 class PaidTime(NamedTuple):
     """Paid time of a job, of the instances without one, or of a fleet."""
 
     seconds: NDArray[np.float64]
-    """Instance-seconds by `Cause`."""
+    """Instance-seconds by `TimeCause`."""
     usd: NDArray[np.float64]
     """Price of the same, as far as it is known."""
     unpriced_s: float
@@ -176,7 +176,7 @@ class Goodput:
         lasted_ns = 0 if before_ns is None else moment.time_ns - before_ns
         if not 0 < lasted_ns <= HOUR_NS:
             self._counters.interrupt()
-            return
+            lasted_ns = 0
         is_heard = not is_cut_off and lasted_ns <= GAP_S * moment.speed * NS_PER_S
         lasted_s = lasted_ns / NS_PER_S
         spans = [_START, self._span_of(moment.time_ns)]
@@ -195,7 +195,7 @@ class Goodput:
         for column, steps in ((Sum.KEPT, change.made), (Sum.WRITTEN_OFF, change.written_off)):
             added[:, own, column] = heard[:, own] * steps
         added[_SECONDS, own, Sum.CHECKPOINTS] = self._begun_checkpoints(
-            slots[own], instances[_SECONDS, own, Cause.CHECKPOINT] > 0
+            slots[own], instances[_SECONDS, own, TimeCause.CHECKPOINT] > 0
         )
         for span in spans:
             np.add.at(self._sums[:, span], slots, added.swapaxes(0, 1))
@@ -257,14 +257,14 @@ class Goodput:
         paid = self._paid
         numbers = paid.numbers
         by_job = [
-            Cause.UNSPLIT
+            TimeCause.UNSPLIT
             if job is None
             else cause_of_job(job.kind, job.state, job.ttft_s, job.tpot_s)
             for job in messages
         ]
         made = np.zeros((2, count + 1, COLUMNS))
-        made[:, np.arange(count + 1), [*by_job, Cause.IDLE]] = paid.by_job
-        made[:, count, Cause.UNOBSERVED] = paid.missing
+        made[:, np.arange(count + 1), [*by_job, TimeCause.IDLE]] = paid.by_job
+        made[:, count, TimeCause.UNOBSERVED] = paid.missing
         made[_SECONDS, :, Sum.UNPRICED] = paid.unpriced
         serves = np.array(
             [
@@ -276,27 +276,27 @@ class Goodput:
         total, cores = rollups.parts("nc_util_pct", Level.INSTANCE)
         causes = np.full(len(numbers), -1, np.int8)
         is_idle = (cores[paid.free] > 0) & (total[paid.free] <= IDLE_BELOW_PCT * cores[paid.free])
-        causes[paid.free[~is_idle]] = Cause.UNSPLIT
+        causes[paid.free[~is_idle]] = TimeCause.UNSPLIT
         serving = np.flatnonzero(serves[numbers]) if serves.any() else np.zeros(0, np.int64)
-        causes[serving[cores[serving] == 0]] = Cause.UNSPLIT
+        causes[serving[cores[serving] == 0]] = TimeCause.UNSPLIT
         states = rollups.states(Level.INSTANCE)
         silent = np.flatnonzero(states[:, Freshness.LIVE] == 0)
-        causes[silent] = Cause.UNOBSERVED
-        causes[silent[states[silent, Freshness.OFFLINE] > 0]] = Cause.DOWN
+        causes[silent] = TimeCause.UNOBSERVED
+        causes[silent[states[silent, Freshness.OFFLINE] > 0]] = TimeCause.DOWN
         for path in self._quarantined:
             rows = layout.find_instances(path)
             if rows:
-                causes[rows.start : rows.stop] = Cause.DOWN
+                causes[rows.start : rows.stop] = TimeCause.DOWN
         if not is_heard:
-            causes[:] = Cause.UNOBSERVED
+            causes[:] = TimeCause.UNOBSERVED
         # Most instances are as their job is; the others are moved.
         others = np.flatnonzero(causes >= 0)
-        jobs = np.array([*by_job, Cause.IDLE])
+        jobs = np.array([*by_job, TimeCause.IDLE])
         _move(made, paid, others, jobs[numbers[others]], causes[others])
         if len(others):
             serving = serving[causes[serving] < 0]
         share = 1.0 - total[serving] / (100.0 * cores[serving])
-        _move(made, paid, serving, jobs[numbers[serving]], Cause.HEADROOM, share)
+        _move(made, paid, serving, jobs[numbers[serving]], TimeCause.HEADROOM, share)
         return made
 
     def _steps(
@@ -401,7 +401,7 @@ class Goodput:
         sums = self._sums[slot]
         ideal_s = self._ideal_s()[slot]
         if ideal_s > 0:
-            sums[..., : len(Cause)] = split_steps(sums, ideal_s)
+            sums[..., : len(TimeCause)] = split_steps(sums, ideal_s)
             sums[..., [Sum.KEPT, Sum.LOST]] = 0.0
 
     def _forget(self, slot: int) -> None:
@@ -430,7 +430,9 @@ class Goodput:
 
 def lost_of(time: NDArray[np.float64]) -> float:
     """Return the part of paid time or money that is neither progress nor headroom."""
-    return float(time.sum() - time[Cause.PRODUCTIVE] - time[Cause.HEADROOM] - time[Cause.UNSPLIT])
+    return float(
+        time.sum() - time[TimeCause.PRODUCTIVE] - time[TimeCause.HEADROOM] - time[TimeCause.UNSPLIT]
+    )
 
 
 def goodput_facts(report: GoodputReport) -> dict[str, Any]:
@@ -467,7 +469,7 @@ def goodput_text(report: GoodputReport) -> str:
     text += f" over {duration(report.lasts_s)}"
     if any(job.is_provisional for job in report.jobs):
         text += ", provisional"
-    shares = {cause: 100 * float(paid.seconds[cause]) / total_s for cause in Cause}
+    shares = {cause: 100 * float(paid.seconds[cause]) / total_s for cause in TimeCause}
     causes = [f"{cause.label} {pct:.1f} %" for cause, pct in shares.items() if pct >= LEAST_PCT]
     text += f": {', '.join(causes)}"
     if usd := float(paid.usd.sum()):
@@ -483,10 +485,10 @@ def _paid_facts(paid: PaidTime) -> dict[str, Any]:
         "goodput": goodput_of(seconds),
         "paid_s": float(seconds.sum()),
         "lost_s": lost_of(seconds),
-        "seconds": {cause.key: float(seconds[cause]) for cause in Cause},
+        "seconds": {cause.key: float(seconds[cause]) for cause in TimeCause},
         "paid_usd": float(paid.usd.sum()) if is_priced else None,
         "lost_usd": lost_of(paid.usd) if is_priced else None,
-        "usd": {cause.key: float(paid.usd[cause]) for cause in Cause} if is_priced else None,
+        "usd": {cause.key: float(paid.usd[cause]) for cause in TimeCause} if is_priced else None,
         "unpriced_s": paid.unpriced_s,
     }
 
@@ -537,7 +539,7 @@ def _move(
     paid: _PaidInstances,
     rows: NDArray[np.int64],
     source: NDArray[np.int64],
-    target: NDArray[np.int8] | Cause,
+    target: NDArray[np.int8] | TimeCause,
     share: NDArray[np.float64] | float = 1.0,
 ) -> None:
     """Move shares of instances from one cause to another."""
@@ -550,7 +552,7 @@ def _move(
         moved = weights[rows] * share
         gone = np.bincount(first + source, moved, size).reshape(shape)
         made[unit] -= gone
-        if isinstance(target, Cause):
+        if isinstance(target, TimeCause):
             made[unit, :, target] += gone.sum(axis=1)
         else:
             made[unit] += np.bincount(first + target, moved, size).reshape(shape)

@@ -10,10 +10,10 @@ from trnfleet.domain.goodput import (
     LEAST_STEPS,
     TPOT_LIMIT_S,
     TTFT_LIMIT_S,
-    Cause,
     IdealStep,
     StepCounters,
     Sum,
+    TimeCause,
     cause_of_job,
     goodput_of,
     split_steps,
@@ -39,14 +39,14 @@ class Counters:
 def sums_of(unsplit_s: float, kept: float = 0.0, lost: float = 0.0) -> np.ndarray:
     """Return sums of a job that stepped for a time."""
     sums = np.zeros(COLUMNS)
-    sums[Cause.UNSPLIT] = unsplit_s
+    sums[TimeCause.UNSPLIT] = unsplit_s
     sums[Sum.KEPT] = kept
     sums[Sum.LOST] = lost
     return sums
 
 
 def test_causes_have_the_order_of_the_rules() -> None:
-    assert [cause.key for cause in Cause] == [
+    assert [cause.key for cause in TimeCause] == [
         "unobserved",
         "down",
         "idle",
@@ -61,29 +61,29 @@ def test_causes_have_the_order_of_the_rules() -> None:
         "headroom",
         "unsplit",
     ]
-    assert min(Sum) == len(Cause)
+    assert min(Sum) == len(TimeCause)
     assert max(Sum) == COLUMNS - 1
 
 
 def test_every_job_state_but_running_has_a_cause() -> None:
     causes = {state: cause_of_job("training", state, None, None) for state in JOB_STATES}
-    assert [state for state, cause in causes.items() if cause is Cause.UNSPLIT] == ["running"]
+    assert [state for state, cause in causes.items() if cause is TimeCause.UNSPLIT] == ["running"]
 
 
 @pytest.mark.parametrize(
     ("ttft_s", "tpot_s", "cause"),
     [
-        (TTFT_LIMIT_S, TPOT_LIMIT_S, Cause.PRODUCTIVE),
-        (TTFT_LIMIT_S * 1.01, None, Cause.SLOW),
-        (None, TPOT_LIMIT_S * 1.01, Cause.SLOW),
-        (None, None, Cause.UNSPLIT),
+        (TTFT_LIMIT_S, TPOT_LIMIT_S, TimeCause.PRODUCTIVE),
+        (TTFT_LIMIT_S * 1.01, None, TimeCause.SLOW),
+        (None, TPOT_LIMIT_S * 1.01, TimeCause.SLOW),
+        (None, None, TimeCause.UNSPLIT),
     ],
 )
 def test_serving_is_productive_within_its_limits(
-    ttft_s: float | None, tpot_s: float | None, cause: Cause
+    ttft_s: float | None, tpot_s: float | None, cause: TimeCause
 ) -> None:
     assert cause_of_job("inference", "running", ttft_s, tpot_s) is cause
-    assert cause_of_job("inference", "loading", ttft_s, tpot_s) is Cause.START_UP
+    assert cause_of_job("inference", "loading", ttft_s, tpot_s) is TimeCause.START_UP
 
 
 def test_steps_are_lost_up_to_those_made_since_the_failure_before() -> None:
@@ -97,7 +97,7 @@ def test_steps_are_lost_up_to_those_made_since_the_failure_before() -> None:
 
 
 @pytest.mark.parametrize("reading", [(5.0, 0.0), (120.0, -1.0)])
-def test_a_counter_that_falls_begins_anew(reading: tuple[float, float]) -> None:
+def test_a_counter_that_falls_begins_again(reading: tuple[float, float]) -> None:
     job = Counters()
     job.read(100.0)
     job.read(110.0)
@@ -116,7 +116,9 @@ def test_steps_of_an_unseen_time_do_not_count() -> None:
 
 def test_stepping_time_is_split_by_ideal_steps() -> None:
     time = split_steps(sums_of(100.0, kept=8.0, lost=1.0), 10.0)
-    assert time[[Cause.PRODUCTIVE, Cause.LOST_WORK, Cause.SLOW, Cause.UNSPLIT]].tolist() == [
+    assert time[
+        [TimeCause.PRODUCTIVE, TimeCause.LOST_WORK, TimeCause.SLOW, TimeCause.UNSPLIT]
+    ].tolist() == [
         80.0,
         10.0,
         10.0,
@@ -127,25 +129,29 @@ def test_stepping_time_is_split_by_ideal_steps() -> None:
 
 def test_steps_faster_than_ideal_are_productive_and_add_up() -> None:
     time = split_steps(sums_of(100.0, kept=11.0, lost=1.0), 10.0)
-    assert (time[Cause.PRODUCTIVE], time[Cause.LOST_WORK], time[Cause.SLOW]) == (90.0, 10.0, 0.0)
+    assert (time[TimeCause.PRODUCTIVE], time[TimeCause.LOST_WORK], time[TimeCause.SLOW]) == (
+        90.0,
+        10.0,
+        0.0,
+    )
 
 
 def test_without_an_ideal_step_nothing_is_split() -> None:
     """Unknown is neither productive nor slow."""
     time = split_steps(sums_of(100.0, kept=8.0), np.nan)
-    assert time[Cause.UNSPLIT] == time.sum() == 100.0
+    assert time[TimeCause.UNSPLIT] == time.sum() == 100.0
     assert goodput_of(time) is None
-    time[Cause.IDLE] = 10.0
+    time[TimeCause.IDLE] = 10.0
     assert goodput_of(time) is None
 
 
 def test_headroom_is_no_loss() -> None:
-    time = np.zeros(len(Cause))
-    time[Cause.PRODUCTIVE] = 30.0
-    time[Cause.DOWN] = 10.0
-    time[Cause.HEADROOM] = 60.0
+    time = np.zeros(len(TimeCause))
+    time[TimeCause.PRODUCTIVE] = 30.0
+    time[TimeCause.DOWN] = 10.0
+    time[TimeCause.HEADROOM] = 60.0
     assert goodput_of(time) == pytest.approx(0.75)
-    time[Cause.UNSPLIT] = 100.0
+    time[TimeCause.UNSPLIT] = 100.0
     assert goodput_of(time) == pytest.approx(0.75), "of the time whose cause is known"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.monitor.feed import DEMO, Feed, live_feed, standalone
 
-from trnfleet.domain.goodput import LEAST_STEPS, TPOT_LIMIT_S, Cause
+from trnfleet.domain.goodput import LEAST_STEPS, TPOT_LIMIT_S, TimeCause
 from trnfleet.monitor import goodput as module
 from trnfleet.monitor.goodput import NO_JOB, GoodputReport, JobTime
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
@@ -58,7 +58,7 @@ def time_of(feed: Feed, name: str | None, minutes: int | None = None) -> dict[st
     (found,) = (each for each in report(feed, minutes).jobs if each.job == name)
     return {
         cause.key: round(float(found.paid.seconds[cause]), 6)
-        for cause in Cause
+        for cause in TimeCause
         if found.paid.seconds[cause]
     }
 
@@ -221,11 +221,11 @@ async def test_money_is_the_price_of_each_reservation() -> None:
     feed.receive(messages)
     await seconds(feed, 10)
     made = report(feed).fleet
-    assert made.seconds[Cause.IDLE] == 10.0 + 4.0 + 10.0
-    assert made.seconds[Cause.UNOBSERVED] == 10.0
+    assert made.seconds[TimeCause.IDLE] == 10.0 + 4.0 + 10.0
+    assert made.seconds[TimeCause.UNOBSERVED] == 10.0
     assert made.unpriced_s == 10.0
-    assert made.usd[Cause.IDLE] * 3_600 == pytest.approx(10 * 50.0 + 4 * 100.0)
-    assert made.usd[Cause.UNOBSERVED] * 3_600 == pytest.approx(10 * 50.0)
+    assert made.usd[TimeCause.IDLE] * 3_600 == pytest.approx(10 * 50.0 + 4 * 100.0)
+    assert made.usd[TimeCause.UNOBSERVED] * 3_600 == pytest.approx(10 * 50.0)
     feed.receive([feed.reservation("cb-1", HOST, instances=2, currency="EUR", change=1)])
     await seconds(feed, 1)
     assert report(feed).fleet.unpriced_s == 10.0 + 3.0
