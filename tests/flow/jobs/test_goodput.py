@@ -1,0 +1,50 @@
+"""The monitor's goodput against a plain reading of the same simulation's lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.plain_goodput import plain_goodput
+from support.processes.programs import run
+
+from trnfleet.clock import NS_PER_S, SystemClock
+from trnfleet.domain.goodput import TimeCause
+from trnfleet.record.read.recording import Recording
+from trnfleet.services.viewing import monitors_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITHIN = 0.005
+"""Largest difference, of a job's paid time."""
+
+
+@pytest.mark.parametrize(
+    "what", [("--fleet", "demo"), ("--scenario", "game-day", "--jump", "8m")], ids=["demo", "day"]
+)
+def test_the_monitor_agrees_with_a_plain_reading(what: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = (*what, "--seed", "11", "--ticks", "90")
+    file = tmp_path / "run.mcap"
+    compact = ("--format", "cbor", "--granularity", "instance")
+    run("simulate", "--record", str(file), *arguments, *compact).check_returncode()
+    lines = run(
+        *("simulate", "--stdout", *arguments),
+        *("--include", "telemetry,events,jobs,reservations"),
+    ).stdout.splitlines()
+    recording = Recording.open([file])
+    # The last message is the publisher's goodbye.
+    to_ns = recording.end_ns // NS_PER_S * NS_PER_S - NS_PER_S
+    (monitor,) = monitors_at(recording, "demo", [to_ns], rules=(), pue=None, clock=SystemClock())
+    report = monitor.goodput.report()
+    recording.close()
+    assert report.lasts_s >= 85
+    to_s = to_ns / NS_PER_S
+    plain = plain_goodput(lines, to_s - report.lasts_s, to_s)
+    for job in report.jobs:
+        expected = plain[job.job or ""]
+        paid_s = float(job.paid.seconds.sum())
+        seconds = {cause.key: float(job.paid.seconds[cause]) for cause in TimeCause}
+        by_cause = {cause.key: 0.0 for cause in TimeCause} | expected.by_cause()
+        assert seconds == pytest.approx(by_cause, abs=WITHIN * paid_s), job.job
+        assert float(job.paid.usd.sum()) == pytest.approx(expected.usd, rel=WITHIN)
