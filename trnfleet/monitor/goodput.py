@@ -463,7 +463,7 @@ def goodput_text(report: GoodputReport) -> str:
     paid = report.fleet
     total_s = float(paid.seconds.sum())
     if not total_s:
-        return f"{NOT_AVAILABLE}: no time has been observed yet"
+        return f"{NOT_AVAILABLE}: it needs time to watch, or a recording"
     share = goodput_of(paid.seconds)
     text = NOT_AVAILABLE if share is None else f"{share:.1%}".replace("%", " %")
     text += f" over {duration(report.lasts_s)}"

@@ -8,7 +8,13 @@ from support.monitor.feed import DEMO, Feed, live_feed, standalone
 
 from trnfleet.domain.goodput import LEAST_STEPS, TPOT_LIMIT_S, TimeCause
 from trnfleet.monitor import goodput as module
-from trnfleet.monitor.goodput import NO_JOB, GoodputReport, JobTime
+from trnfleet.monitor.goodput import (
+    NO_JOB,
+    GoodputReport,
+    JobTime,
+    goodput_facts,
+    goodput_text,
+)
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
@@ -254,3 +260,23 @@ async def test_sums_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time_of(feed, "job-3") == {"start_up": 2.0}
     assert time_of(feed, None) == {"start_up": 4.0}
     assert sum(report(feed).fleet.seconds) == 16.0
+
+
+async def test_what_is_not_known_is_null_in_json_and_not_said_in_text() -> None:
+    feed = live_feed(standalone(2))
+    assert goodput_text(report(feed)) == "n/a: it needs time to watch, or a recording"
+    feed.set("nc_util_pct", 0.0)
+    job(feed, "serve", HOST, kind="inference")
+    await seconds(feed, 5)
+    facts = goodput_facts(report(feed))
+    assert (facts["usd"], facts["lost_usd"], facts["unpriced_s"]) == (None, None, 10.0)
+    jobs = {one["job"]: one for one in facts["jobs"]}
+    assert jobs["serve"]["goodput"] is None, "nobody asked anything of it"
+    assert jobs["serve"]["ideal_step_s"] is None
+    assert jobs[None]["goodput"] == 0.0
+    feed.receive([feed.reservation("cb-1", HOST)])
+    await seconds(feed, 5)
+    assert goodput_text(report(feed)) == (
+        "0.0 % over 10 s: idle reserved 50.0 %, headroom 50.0 %;"
+        " paid 0.14 USD for the part with a price, lost 0.00"
+    )
