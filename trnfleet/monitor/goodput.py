@@ -182,7 +182,7 @@ class Goodput:
         spans = [_START, self._span_of(moment.time_ns)]
         self._lasts_s[spans] += lasted_s
         messages = [jobs.by_key.get(name) for name in jobs.placed]
-        slots = np.array([self._slot_of(name, jobs) for name in jobs.placed] + [0], np.int64)
+        slots = self._slots_of(jobs)
         instances = self._instances(
             store, rollups, messages, table, moment.time_ns, is_heard=is_heard
         )
@@ -377,24 +377,27 @@ class Goodput:
         self._minute = minute
         return 1 + minute % MINUTES
 
-    def _slot_of(self, name: str, jobs: Jobs) -> int:
-        slot = self._slots.get(name)
-        if slot is not None:
-            return slot
-        if len(self._slots) > MOST_JOBS:
-            ended = next((job for job in self._slots if job and job not in jobs.by_key), None)
-            if ended is None:
-                return _OTHERS
-            slot = self._slots.pop(ended)
-            self._settle(slot)
-            self._sums[_OTHERS] += self._sums[slot]
-            self._forget(slot)
-        else:
+    def _slots_of(self, jobs: Jobs) -> NDArray[np.int64]:
+        """Return the slot of each placed job, and that of no job."""
+        ended: list[str] | None = None
+        for name in jobs.placed:
+            if name in self._slots:
+                continue
             slot = len(self._slots) + 1
-            if slot == len(self._sums):
-                self._grow(2 * slot)
-        self._slots[name] = slot
-        return slot
+            if slot <= MOST_JOBS + 1:
+                if slot == len(self._sums):
+                    self._grow(2 * slot)
+                self._slots[name] = slot
+                continue
+            if ended is None:
+                ended = [job for job in self._slots if job and job not in jobs.by_key]
+            if ended:
+                slot = self._slots.pop(ended.pop(0))
+                self._settle(slot)
+                self._sums[_OTHERS] += self._sums[slot]
+                self._forget(slot)
+                self._slots[name] = slot
+        return np.array([*(self._slots.get(name, _OTHERS) for name in jobs.placed), 0], np.int64)
 
     def _settle(self, slot: int) -> None:
         """Split a job's stepping time so far, because another ideal step time follows."""
