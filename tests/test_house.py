@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 65_950,
-    "statements of tests and lab": 64_600,
-    "numeric constants": 872,
+    "statements of trnfleet": 66_700,
+    "statements of tests and lab": 65_900,
+    "numeric constants": 891,
     "tuple assignments": 193,
     "modules that one sibling imports": 44,
     "class names twice": 34,

@@ -106,7 +106,7 @@ class Readings:
     unsettled: NDArray[np.bool_] | None = None
     """Instances heard for too short a time to call them silent; None for none."""
     job_of: NDArray[np.int32] = field(init=False)
-    """Number of each instance's job in `tables`: jobs may be placed anew during an evaluation."""
+    """Number of each instance's job in `tables`: jobs may be placed again during an evaluation."""
     _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _host_medians: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)

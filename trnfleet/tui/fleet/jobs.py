@@ -190,7 +190,8 @@ class JobList(FleetList["JobMessage"]):
         return row.job
 
     def plan(self, width: int) -> JobPlan:
-        names, jobs = self.monitor.ingest.names, self.monitor.ingest.jobs
+        names = self.monitor.ingest.names
+        jobs = self.monitor.ingest.jobs
         fields = [
             (job.mfu, job.step_time_s, job.steps_lost, job.restarts, job.kind)
             for job in jobs.values()
