@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 MINUTES = 60
 """Minutes stored one by one."""
-MOST_JOBS = 256
-"""Most jobs with sums of their own, 100 kB each. Ended ones make room; then the rest is together.
-"""
+MOST_JOBS = 62
+"""Most jobs with sums of their own, 100 kB each: the largest shipped fleet has 48. Ended ones make
+room; then the rest is together."""
 LEAST_PCT = 0.05
 """Smallest share of a cause in text: less would be shown as 0.0 %."""
 NO_JOB = ""

@@ -63,6 +63,7 @@ async def test_a_device_that_cannot_be_read_stops_no_other(
         raise ValueError("not a device")
 
     monkeypatch.setattr(devices._tree.devices[0], "read", broken)
+    await devices.read()
     values, events = await devices.read()
     assert values.devices.keys() == {1}
     assert [(event.name, event.chip) for event in events] == [("device_not_answering", 0)]
