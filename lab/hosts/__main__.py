@@ -49,7 +49,7 @@ PERIOD_S = 5
 SETTLE_S = 40.0
 """Time until values that stand still are published: two scrapes, or two ticks after a reading of
 the cores."""
-_FLEET_FILE = """
+FLEET_FILE = """
 name = "{name}"
 [publish]
 format = "cbor"
@@ -245,7 +245,7 @@ def run(
     stack.callback(programs.end)
     count = agents + scraped
     file = folder / "truth.toml"
-    file.write_text(_FLEET_FILE.format(name=TRUTH, count=count, last=max(1, count // 2)))
+    file.write_text(FLEET_FILE.format(name=TRUTH, count=count, last=max(1, count // 2)))
     programs.start(
         "truth",
         *("simulate", "--fleet", str(file), "--broker", truth, "--allow-commands"),

@@ -31,7 +31,7 @@ from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import COMMAND, environment
 from support.processes.terminal import Terminal
 
-from lab.hosts.__main__ import TRUTH, Hosts, Programs, until
+from lab.hosts.__main__ import FLEET_FILE, TRUTH, Hosts, Programs, until
 from trnfleet.bridge.host.job_mapping import FOLDER
 from trnfleet.errors import WireError
 from trnfleet.wire.topics import TopicClass, parse_topic
@@ -44,20 +44,6 @@ if TYPE_CHECKING:
 FLEET = "lab"
 HOST = "uc2/standalone/trn2-0001"
 PERIOD_S = 5.0
-_FLEET_FILE = """
-name = "{name}"
-[publish]
-format = "cbor"
-granularity = "instance"
-[[clusters]]
-name = "uc2"
-instances = [{{ type = "trn2.48xlarge", count = 2 }}]
-[[jobs]]
-kind = "training"
-name = "pretrain-8b"
-on = ["uc2/standalone/trn2-0001..trn2-0002"]
-model = "llama-3.1-8b"
-"""
 _NUMBERS = re.compile(r"[0-9][0-9.,:]*")
 _FIGURES = re.compile("[┤┄]|──|mean|now NC util|msg/s|-[0-9]m|^\\[ ]|^no |^. Fleet|^health")
 """Lines with charts and figures of the moment."""
@@ -79,7 +65,7 @@ class Stage:
         self.programs = Programs(folder)
         stack.callback(self.programs.end)
         file = folder / "truth.toml"
-        file.write_text(_FLEET_FILE.format(name=TRUTH))
+        file.write_text(FLEET_FILE.format(name=TRUTH, count=2, last=2))
         truth = f"mqtt://127.0.0.1:{self.truth.port}"
         self.programs.start(
             "truth",

@@ -365,7 +365,7 @@ class Goodput:
     # Room
 
     def _span_of(self, time_ns: int) -> int:
-        """Return the span of a minute, and empty those that it replaces."""
+        """Return the span of a minute, and empty the spans it replaces."""
         minute = time_ns // MINUTE_NS
         stale = range(max(self._minute + 1, minute - MINUTES + 1), minute + 1)
         if minute < self._minute:

@@ -32,7 +32,7 @@ NOW = datetime.now(UTC)
 
 
 class Account:
-    """An EC2 client with one Capacity Block of two instances, and those that run in it."""
+    """An EC2 client with one Capacity Block of two instances, and the instances in it."""
 
     def __init__(self, *running: str) -> None:
         self.running = running or ("i-1",)

@@ -94,7 +94,7 @@ class LimitedCalls:
     async def call(
         self, calls: Mapping[Any, Callable[[], Any]], progress: Callable[[], int] = lambda: 0
     ) -> dict[Any, Any]:
-        """Return the results of calls that answered; `errors` has those that failed.
+        """Return the results of calls that answered; `errors` has the failed calls.
 
         Args:
             calls: The calls by key.
