@@ -281,6 +281,8 @@ class JobMessage(Message, frozen=True, kw_only=True):
     """Model FLOPs per token. Times `tokens_per_s` they are `mfu` x the peak of the job's chips."""
     loss: Figure | None = None
     """Training loss of the last step. Left out of the message without one."""
+    lnc: Annotated[int, Meta(ge=1, le=8)] | None = None
+    """LNC of its chips, if it is not their host's. Left out of the message without one."""
     submitted: Instant | None = None
     """Source time at which it was submitted."""
 
@@ -292,12 +294,11 @@ class JobMessage(Message, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "goodput", None)
 
     def as_written(self) -> dict[str, Any]:
-        """Return the fields as written: without an absent display name or loss."""
+        """Return the fields as written: without an absent display name, loss or LNC."""
         data = msgspec.structs.asdict(self)
-        if not self.display_name:
-            del data["display_name"]
-        if self.loss is None:
-            del data["loss"]
+        for name in ("display_name", "loss", "lnc"):
+            if not data[name]:
+                del data[name]
         return data
 
 

@@ -17,7 +17,15 @@ from trnfleet.monitor.store.history import KEPT, History
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.state.context import UiContext
-from trnfleet.wire.messages import Descriptor, InstanceSpec, decode_message, encode_message
+from trnfleet.wire.messages import (
+    Descriptor,
+    InstanceSpec,
+    JobMessage,
+    decode_message,
+    encode_message,
+    message_envelope,
+)
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -147,6 +155,13 @@ async def test_logical_cores_are_bracketed() -> None:
         assert [text.split()[0] for text in app.shown() if " nc" in text] == [
             f"nc{core}" for core in range(8)
         ]
+        job = JobMessage(
+            job="a", kind="training", state="running", ts=old.clock.epoch, on=(old.path,), lnc=2
+        )
+        topic = build_topic("demo", TopicClass.JOB, "a")
+        feed.receive([message_envelope(topic, job, retain=True)])
+        app.view.tick()
+        assert [text.split()[0] for text in app.shown() if " nc" in text] == ["╭", "╰"] * 4
 
 
 async def test_sorting_stays_within_parents_and_goes_to_the_top() -> None:

@@ -82,6 +82,13 @@ def _figure_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_figure_options
 @click.option("--model", metavar="NAME", help="Name of the model that it trains or serves.")
 @click.option("--dtype", metavar="TYPE", help="Type of the products' operands: bf16, fp8.")
+@click.option(
+    "--lnc",
+    type=click.IntRange(1, 8),
+    envvar="NEURON_LOGICAL_NC_CONFIG",
+    show_envvar=True,
+    help="Logical NeuronCore configuration of its chips, if it is not their hosts'.",
+)
 @click.option("--end", is_flag=True, help=f"It has ended by itself: state {FINISHED}, no place.")
 @click.option("--clear", is_flag=True, help="Clear its message; the job disappears.")
 @log_options

@@ -261,6 +261,16 @@ class Jobs(RetainedCollection[JobMessage]):
             float(used.sum()) if len(used) else np.nan,
         )
 
+    def lnc_of(self, chip: int, store: Placed) -> int | None:
+        """Return the LNC that a chip's job has published; None if unknown, or if jobs differ."""
+        if store.generation != self.generation:
+            return None
+        claimed = self._claimed_rows[self._claimed_rows[:, 0] == chip, 1].tolist()
+        numbers = claimed or [int(store.job_of[store.layout.instance_of_chip[chip]])]
+        known = [self._published.get(self.placed[number]) for number in numbers if number >= 0]
+        lncs = {job.lnc for job in known if job is not None and (claimed or job.on)}
+        return lncs.pop() if len(lncs) == 1 else None
+
     def claim_facts(self, name: str, store: Placed) -> dict[str, Any] | None:
         """Return the figures of the chips that a job claims, for JSON; None without claims."""
         figures = self.claimed_figures(name, store)

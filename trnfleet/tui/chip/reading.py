@@ -225,7 +225,7 @@ def read_chip(
         address=path,
         shown=monitor.ingest.names.address(path),
         kind=layout.type_of(instance),
-        lnc=descriptions.lnc(layout.instances[instance]),
+        lnc=descriptions.lnc(chip),
         ec2_id=descriptions.ec2_id(layout.instances[instance]),
         job=descriptions.job_name(job),
         job_state=descriptions.job_state(job),

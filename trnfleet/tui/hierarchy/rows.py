@@ -282,8 +282,7 @@ class TreeRows:
         node = row.node
         if node.level is Level.CORE:
             chip, core = divmod(node.number, CORE_LANES)
-            instance = layout.instances[int(layout.instance_of_chip[chip])]
-            lnc = self._descriptions.lnc(instance)
+            lnc = self._descriptions.lnc(chip)
             return "       " + "  " * self.indent + _core_name(core, lnc or 1)
         triangle = "▾" if row.is_open else "▸"
         name = self._monitor.ingest.names.segment(layout.path(node))

@@ -47,9 +47,12 @@ class Descriptions:
             known = self._known[instance] = (short, InstanceDescription(*description))
         return known[1]
 
-    def lnc(self, instance: str) -> int | None:
-        """Return how many physical cores make a logical one; None where no publisher says."""
-        described = self.of(instance)
+    def lnc(self, chip: int) -> int | None:
+        """Return the LNC of a chip by its job, else by its host; None if neither is known."""
+        store = self._monitor.store
+        if (lnc := self._monitor.ingest.job_table.lnc_of(chip, store)) is not None:
+            return lnc
+        described = self.of(store.layout.instances[int(store.layout.instance_of_chip[chip])])
         return described.spec.lnc if described else None
 
     def ec2_id(self, instance: str) -> str:

@@ -10,7 +10,13 @@ from trnfleet.domain.layout import Layout
 from trnfleet.monitor.store.jobs import Jobs
 from trnfleet.monitor.store.store import Store
 from trnfleet.wire.limits import Limits
-from trnfleet.wire.messages import ClaimMessage, ClaimSpec, JobMessage, message_envelope
+from trnfleet.wire.messages import (
+    ClaimMessage,
+    ClaimSpec,
+    JobMessage,
+    encode_message,
+    message_envelope,
+)
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -175,6 +181,33 @@ def test_a_job_message_wins_over_claims() -> None:
     assert [names[owner] if owner >= 0 else "" for owner in owners] == ["", "a"]
     apply(feed, Envelope(topic, b"", retain=True))
     assert (jobs["a"].kind, jobs["a"].on) == ("claimed", ("uc1/us-0001/trn2u-0001-0",))
+
+
+def test_a_chip_has_the_lnc_of_its_own_job() -> None:
+    """Not of another job of its instance, nor of a message without one."""
+    feed = ready()
+    apply(feed, claim(0, "a", "b"))
+    layout = feed.monitor.store.layout
+    first = int(layout.chip_start[layout.instance_index["uc1/us-0001/trn2u-0001-0"]])
+
+    def lncs() -> list[int | None]:
+        table = feed.monitor.ingest.job_table
+        return [table.lnc_of(first + chip, feed.monitor.store) for chip in (0, 2, 15)]
+
+    assert lncs() == [None] * 3
+    topic = build_topic("demo", TopicClass.JOB, "b")
+    message = JobMessage(
+        job="b", kind="training", state="running", ts="2026-01-05T00:00:00Z", on=(), lnc=1
+    )
+    assert b"lnc" not in encode_message(msgspec.structs.replace(message, lnc=None))
+    apply(feed, message_envelope(topic, message, retain=True))
+    assert lncs() == [None, 1, None]
+    larger = msgspec.structs.replace(message, job="a")
+    apply(feed, message_envelope(build_topic("demo", TopicClass.JOB, "a"), larger, retain=True))
+    assert lncs() == [1, 1, None]
+    placed = msgspec.structs.replace(message, on=("uc1/us-0001",))
+    apply(feed, claim(0)._replace(payload=b""), message_envelope(topic, placed, retain=True))
+    assert lncs() == [1, 1, 1]
 
 
 def test_claims_end() -> None:
