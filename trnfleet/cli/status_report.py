@@ -287,7 +287,7 @@ class KnownFleet:
     def _coverage(self) -> list[Coverage]:
         # A live monitor reads the watch's alerts, and evaluates no rules of its own.
         rules = self.monitor.alerts.rules or load_rules(())
-        return read_coverage(rules, self.monitor.store)
+        return read_coverage(rules, self.monitor.store, self.monitor.ingest.job_table)
 
     @property
     def _relays(self) -> list[CellRelays]:

@@ -17,6 +17,8 @@ _COUNTERS = {
     **{name.removeprefix("efa_"): name for name in EFA if name != "efa_retransmits"},
 }
 """Metric of each counter, by the name of its file."""
+EFA_METRICS = tuple(_COUNTERS.values())
+"""Metrics that the adapters can have."""
 
 
 class EfaCounters:

@@ -29,7 +29,7 @@ _TRIES = 3
 _TOKEN_TTL_S = 300
 _MOST_BYTES = 65_536
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
-_NOTICES = {
+NOTICES = {
     "instance-retirement": "instance_retirement",
     "instance-stop": "instance_stop",
     "instance-reboot": "instance_reboot",
@@ -74,7 +74,7 @@ class MaintenanceNotice(NamedTuple):
         """The event of the instance, the same from each start of an agent."""
         begin = f", not before {self.begin}" if self.begin and not self.is_over else ""
         return HostEvent(
-            "maintenance_over" if self.is_over else _NOTICES.get(self.code, "maintenance"),
+            "maintenance_over" if self.is_over else NOTICES.get(self.code, "maintenance"),
             f"EC2 scheduled event: {self.code} ({self.state}{begin})",
             Severity.INFO if self.is_over else Severity.WARNING,
             source="ec2",

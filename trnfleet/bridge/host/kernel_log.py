@@ -100,6 +100,10 @@ _DRIVER = tuple(
     )
 )
 """Lines of the driver that are told; the first that fits. All others are left out."""
+KERNEL_EVENTS = frozenset(
+    [*(name for name, _ in _HARDWARE.values()), *(line.name for line in _DRIVER)]
+)
+"""Names of events from kernel messages."""
 
 
 def kernel_event(text: str) -> HostEvent | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from trnfleet.domain.alerts.signals import FIGURES, LEVEL_OF, Figure, Form, Scope
+from trnfleet.domain.alerts.signals import CLAIMED_STATES, FIGURES, LEVEL_OF, Figure, Form, Scope
 from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.quantities import (
     IEC,
@@ -324,6 +324,12 @@ class Condition(Model):
     """Whether it is silent: described, and nothing live comes from it."""
     clear: Number | None = None
     """A firing alert goes on until the value reaches this limit or its good side."""
+
+    @property
+    def allows_claimed(self) -> bool:
+        """Whether a job's state may be one that claims tell."""
+        states = (self.equals,) if isinstance(self.equals, str) else self.equals
+        return not isinstance(states, tuple) or bool({*states} & {*CLAIMED_STATES})
 
     @cached_property
     def window(self) -> WindowKind | None:

@@ -17,8 +17,8 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.conditions import Condition, Text
 from trnfleet.domain.alerts.links import check_web_url
-from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Scope
-from trnfleet.domain.metrics import Provider
+from trnfleet.domain.alerts.signals import FIGURES, JOB_SLOWDOWN, LANES, LEVEL_OF, Scope
+from trnfleet.domain.metrics import JOB_FIGURES, Provider
 from trnfleet.domain.schema import Instant, Model, Segment
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.errors import ConfigError, nearest
@@ -146,17 +146,21 @@ class Rule(Condition):
         return tuple(dict.fromkeys(name for part in parts for name in figures[part].metrics))
 
     @property
-    def needs_events(self) -> bool:
-        """Whether it is about events."""
-        return any(part.figure == "events" for part in self.conditions)
-
-    @property
     def needs_jobs(self) -> bool:
         """Whether it sees only instances of jobs, placed by messages or claims."""
         figures = FIGURES[self.scope]
         return any(
             (part.figure and figures[part.figure].is_of_job)
             or (part.reference and part.reference.of == "job")
+            for part in self.conditions
+        )
+
+    @property
+    def needs_job_messages(self) -> bool:
+        """Whether it needs more of a job than its claims: its chips, and whether they run."""
+        return any(
+            part.figure in {*JOB_FIGURES, JOB_SLOWDOWN}
+            or (self.scope is Scope.JOB and part.figure == "state" and not part.allows_claimed)
             for part in self.conditions
         )
 

@@ -197,6 +197,8 @@ _OF_JOB = _number(
     "",
     "step_time_s over ideal_step_s of the chip's job; nothing without the latter",
 )._replace(is_of_job=True)
+CLAIMED_STATES = ("unknown", "idle", "running")
+"""States of a job without a message: nothing is known of its chips, all are idle, one is active."""
 JOB_PREPARES = "job_prepares"
 PREPARING = ("starting", "compiling", "loading", "checkpointing")
 """States in which a job may execute nothing for long."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.alerts.signals import Scope
 from trnfleet.monitor.store.announced import bits_of
+from trnfleet.monitor.store.jobs import CLAIMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.monitor.store.store import Store
 
 
@@ -28,15 +29,12 @@ class Coverage(NamedTuple):
     total: int
     """All instances."""
     lacks: tuple[str, ...]
-    """Metrics that some instances lack; `job messages` if none has any."""
+    """Metrics that some instances lack; `jobs` or `job messages` if none has any."""
 
     @property
     def applies(self) -> bool:
         """Whether it sees any instance."""
         return self.instances > 0
-
-
-JOB_MESSAGES = "job messages"
 
 
 def blind_text(coverage: Iterable[Coverage]) -> str:
@@ -46,7 +44,7 @@ def blind_text(coverage: Iterable[Coverage]) -> str:
     return f"{blind} of {len(read)} rules do not apply here" if blind else ""
 
 
-def read_coverage(rules: Iterable[Rule], store: Store) -> list[Coverage]:
+def read_coverage(rules: Iterable[Rule], store: Store, jobs: Jobs) -> list[Coverage]:
     """Return the coverage of rules, in their order; empty without instances.
 
     Rules about reservations, publishers and the pipeline see every instance.
@@ -58,6 +56,9 @@ def read_coverage(rules: Iterable[Rule], store: Store) -> list[Coverage]:
     # A row of a roll-up is several instances.
     weights = layout.sizes // chips
     has_job = store.job_of >= 0
+    messages = [jobs.by_key.get(name) for name in jobs.placed]
+    tells = [job is not None and job.kind != CLAIMED for job in messages]
+    has_message = np.array([*tells, False])[store.job_of]
     read = []
     for rule in rules:
         needed = np.uint64(bits_of(rule.metrics))
@@ -67,9 +68,13 @@ def read_coverage(rules: Iterable[Rule], store: Store) -> list[Coverage]:
             for name in rule.metrics
             if not (store.announced & np.uint64(bits_of([name]))).all()
         ]
-        if rule.needs_jobs or rule.scope is Scope.JOB:
+        if rule.needs_job_messages:
+            sees &= has_message
+            if not has_message.any():
+                lacks.append("job messages")
+        elif rule.needs_jobs:
             sees &= has_job
             if not has_job.any():
-                lacks.append(JOB_MESSAGES)
+                lacks.append("jobs")
         read.append(Coverage(rule.name, int(weights[sees].sum()), int(weights.sum()), tuple(lacks)))
     return read

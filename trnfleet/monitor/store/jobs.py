@@ -12,6 +12,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.signals import CLAIMED_STATES
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.store.layout_changes import numbers_in
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 CLAIMED = "claimed"
 """Kind of a job without a message: claims of hosts are all that is known."""
-_STATES = ("unknown", "idle", "running")
-"""States of a claimed job: nothing is known of its chips, all are idle, one is active."""
 _UTILISATION = BY_NAME["nc_util_pct"]
 _EXECUTIONS = BY_NAME["exec_completed"]
 _NEVER_NS = np.iinfo(np.int64).min // 2
@@ -178,7 +177,11 @@ class Jobs(RetainedCollection[JobMessage]):
             message = self._published.get(name)
             if message is None:
                 known = self.by_key.get(name)
-                state = known.state if known is not None and known.kind == CLAIMED else _STATES[0]
+                state = (
+                    known.state
+                    if known is not None and known.kind == CLAIMED
+                    else CLAIMED_STATES[0]
+                )
                 message = JobMessage(
                     job=name, kind=CLAIMED, state=state, ts=max(instances.values()), on=()
                 )
@@ -232,7 +235,7 @@ class Jobs(RetainedCollection[JobMessage]):
         np.maximum.at(states, owners, levels)
         for number in np.unique(owners).tolist():
             job = self.by_key.get(self.placed[number])
-            state = _STATES[states[number]]
+            state = CLAIMED_STATES[states[number]]
             if job is not None and job.kind == CLAIMED and job.state != state:
                 super().put(msgspec.structs.replace(job, state=state))
 

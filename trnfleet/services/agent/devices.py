@@ -29,7 +29,7 @@ LIMIT_S = 2.0
 CORES_EVERY_S = 15.0
 """Time between two readings of the cores' files, 50 times as many as the device's, and of pods."""
 
-_STATES = {
+STATES = {
     "": ("answers", "answer"),
     "device_not_answering": ("does not answer", "do not answer"),
     "firmware_heartbeat_lost": ("has no firmware heartbeat", "have no firmware heartbeat"),
@@ -144,7 +144,7 @@ class Devices:
         if not self._tree.devices:
             return "no neuronN/ in sys/devices/virtual/neuron_device: is the driver loaded?"
         names = [
-            f"neuron{number} {_STATES[state][0]}" for number, state in self._states.items() if state
+            f"neuron{number} {STATES[state][0]}" for number, state in self._states.items() if state
         ]
         return ", ".join(names)
 
@@ -205,7 +205,7 @@ class Devices:
 def _event(state: str, numbers: list[int]) -> HostEvent:
     """Return the event of devices that are in another state now: one for all of them."""
     severity = Severity.CRITICAL if state else Severity.INFO
-    one, several = _STATES[state]
+    one, several = STATES[state]
     words = f"device {numbers[0]} {one}"
     if len(numbers) > 1:
         words = f"{len(numbers)} devices {several}: {', '.join(map(str, numbers))}"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.bridge.host.efa import EFA_METRICS
+from trnfleet.bridge.host.identity import NOTICES
+from trnfleet.bridge.host.kernel_log import KERNEL_EVENTS
 from trnfleet.bridge.neuron.host_reader import EXPORTER, NEURON_MONITOR, OBSERVER
+from trnfleet.bridge.neuron.sysfs import SYSFS
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.alerts.rules import Rule, RuleFile, join_rules
-from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.metrics import SIMULATED, Provider
+from trnfleet.domain.faults.table import FAULTS
+from trnfleet.domain.metrics import SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,28 +42,39 @@ def load_rules(names: Sequence[str] = ()) -> tuple[Rule, ...]:
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "simulator": tuple(metric.name for metric in SIMULATED),
+    "agent": (*NEURON_MONITOR, *SYSFS, *EFA_METRICS),
     "neuron-monitor": NEURON_MONITOR,
     "exporter": EXPORTER,
     "Observer": OBSERVER,
 }
 """Metrics of each kind of source; the exporter is neuron-monitor-prometheus."""
+HOST_EVENTS = KERNEL_EVENTS.union(
+    NOTICES.values(), ("device_not_answering", "device_gone", "firmware_heartbeat_lost")
+)
+"""Names of the agent's events about hardware."""
+_EVENTS = {"simulator": frozenset(FAULTS), "agent": HOST_EVENTS}
 
 
 def seen_by(rule: Rule) -> dict[str, str]:
     """Return what a rule needs for each kind of source: `sees`, or what it lacks.
 
-    Only the simulator publishes messages about jobs, and events.
+    Only the simulator publishes messages about jobs. Claims come from the agent, and from process
+    tags in documents and in texts.
     """
+    named = {name for part in rule.conditions for name in part.named}
     seen = {}
     for source, metrics in SOURCES.items():
         lacks = [name for name in rule.metrics if name not in metrics]
-        is_simulated = source == "simulator"
-        if rule.needs_events and not is_simulated:
-            lacks.append("events")
-        if (Provider.JOB in rule.sources or rule.scope is Scope.JOB) and not is_simulated:
-            seen[source] = "needs job messages" if not lacks else f"no {', '.join(lacks)}"
+        if named and named.isdisjoint(_EVENTS.get(source, ())):
+            lacks.append("such events")
+        if source == "simulator" and any(part.equals == "claimed" for part in rule.conditions):
+            lacks.append("claims")
+        if lacks:
+            seen[source] = f"no {', '.join(lacks)}"
+        elif source == "simulator" or not rule.needs_jobs:
+            seen[source] = "sees"
         else:
-            seen[source] = f"no {', '.join(lacks)}" if lacks else "sees"
+            seen[source] = "needs job messages" if rule.needs_job_messages else "needs claims"
     return seen
 
 

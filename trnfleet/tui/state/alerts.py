@@ -193,7 +193,9 @@ class AlertSnapshot:
         known = (monitor.summary().announced.key, len(monitor.ingest.jobs), monitor.alerts.rules)
         if known != self._covered:
             self._covered = known
-            self._coverage = read_coverage(monitor.alerts.rules, monitor.store)
+            self._coverage = read_coverage(
+                monitor.alerts.rules, monitor.store, monitor.ingest.job_table
+            )
         return self._coverage
 
     @property

@@ -7,10 +7,17 @@ from support.monitor.feed import Feed, standalone
 from support.monitor.top import POWER_W, Top
 
 from trnfleet.domain.metrics import BY_NAME, METRICS
-from trnfleet.monitor.alerting.coverage import JOB_MESSAGES, Coverage, blind_text, read_coverage
+from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
 from trnfleet.monitor.store.announced import Announced
 from trnfleet.services.files.rules import load_rules
-from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ClaimMessage,
+    ClaimSpec,
+    ColumnSpec,
+    message_envelope,
+)
+from trnfleet.wire.topics import TopicClass, build_topic
 
 HOST = ("nc_util_pct", "hbm_used_bytes", "vcpu_util_pct")
 COLUMNS = tuple(ColumnSpec.of(BY_NAME[name]) for name in HOST)
@@ -96,16 +103,36 @@ def test_a_new_layout_keeps_what_is_announced() -> None:
     assert (counts.chips(["power_w"]), counts.chips(HOST)) == (48, 64)
 
 
+def coverage(feed: Feed) -> list[Coverage]:
+    """Return the coverage of the shipped rules."""
+    return read_coverage(load_rules(), feed.monitor.store, feed.monitor.ingest.job_table)
+
+
 def test_coverage_of_rules_in_a_mixed_fleet() -> None:
     """A rule sees the instances that know its figures; the others are named."""
     feed = mixed()
-    seen = {rule.rule: rule for rule in read_coverage(load_rules(), feed.monitor.store)}
+    seen = {rule.rule: rule for rule in coverage(feed)}
 
     assert seen["overheated"] == Coverage("overheated", 2, 3, ("temperature_c",))
     assert seen["hbm-nearly-full"].instances == 3
     assert seen["publisher-offline"].instances == 3
     assert not seen["job-hung"].applies
-    assert seen["job-hung"].lacks == (JOB_MESSAGES,)
+    assert seen["job-hung"].lacks == ("job messages",)
+    assert seen["job-no-progress"].lacks == ("tflops", "jobs")
+
+    path = feed.layout.instances[0]
+    claim = ClaimMessage(
+        path=path,
+        boot="boot-1",
+        ts="2026-01-05T00:00:00Z",
+        claims=(ClaimSpec(job="a", chips=(0,), source="job-mapping"),),
+    )
+    feed.receive(
+        [message_envelope(build_topic("demo", TopicClass.CLAIM, path), claim, retain=True)]
+    )
+    seen = {rule.rule: rule for rule in coverage(feed)}
+    assert [seen[name].instances for name in ("job-no-progress", "job-idle")] == [1, 1]
+    assert seen["job-slow"].lacks == ("job messages",)
 
 
 def test_rules_that_see_nothing_are_counted() -> None:
@@ -114,19 +141,19 @@ def test_rules_that_see_nothing_are_counted() -> None:
     feed.columns_described = COLUMNS
     feed.describe()
     feed.monitor.compute()
-    blind = read_coverage(load_rules(), feed.monitor.store)
+    blind = coverage(feed)
     assert blind_text(blind).endswith(f" of {len(load_rules())} rules do not apply here")
 
     feed = Feed(standalone(1))
     feed.jobs = {"train": feed.layout.instances}
     feed.describe()
     feed.monitor.compute()
-    blind = read_coverage(load_rules(), feed.monitor.store)
+    blind = coverage(feed)
     assert blind_text(blind) == f"2 of {len(load_rules())} rules do not apply here"
 
 
 def test_nothing_is_covered_without_instances() -> None:
     """Before the first descriptor nothing is said of rules."""
     feed = Feed(standalone(1))
-    assert read_coverage(load_rules(), feed.monitor.store) == []
+    assert coverage(feed) == []
     assert feed.monitor.summary().announced.knows(["power_w"])
