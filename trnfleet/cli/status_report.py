@@ -405,7 +405,7 @@ def _event_facts(event: Event) -> dict[str, Any]:
 def _losses_text(summary: Summary) -> str:
     """Return the rate of messages, their losses, and how late they are."""
     losses = f"{summary.lost:,} lost, {summary.late:,} late, {summary.dropped:,} dropped"
-    for what in ("shed", "undescribed", "duplicates", "misplaced", "rejected"):
+    for what in ("backlog", "shed", "undescribed", "duplicates", "misplaced", "rejected"):
         if number := getattr(summary, what):
             losses += f", {number:,} {what}"
     if summary.internal_errors:

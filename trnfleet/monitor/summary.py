@@ -117,6 +117,7 @@ class Summary:
     findings: int
     messages: int
     lost: int
+    """Ticks that never came, and do not come as backlog."""
     late: int
     duplicates: int
     undescribed: int
@@ -127,6 +128,8 @@ class Summary:
     dropped: int
     lag_s: float | None
     """Wall seconds from source to here, if the clocks allow. None while no chip is live."""
+    backlog: int = 0
+    """Ticks that publishers send as backlog, for recorders and history."""
     undescribed_chips: int = 0
     """Chips publishing without a descriptor. They are on no screen."""
     undescribed_paths: int = 0
@@ -334,6 +337,7 @@ def summarize(
         findings=findings.total,
         messages=counts.messages,
         lost=counts.lost,
+        backlog=counts.backlog,
         late=counts.late,
         duplicates=counts.duplicates,
         undescribed=counts.undescribed,

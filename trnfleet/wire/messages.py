@@ -52,6 +52,7 @@ Path = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{0,4}}\Z")]
 InstancePath = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{2}}\Z")]
 ColumnSetName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}\Z")]
 Arn = Annotated[str, Meta(pattern=r"^arn:[!-~]{1,250}\Z")]
+Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 DisplayName = Annotated[str, Meta(max_length=128)]
 """Name of a job or a host as people write it, in any script: the segment stays its identity."""
 DetailText = Annotated[str, Meta(max_length=128)]
@@ -349,11 +350,14 @@ class HostMessage(PublisherMessage, frozen=True, kw_only=True):
     """Versions of its programs, by name. Left out of the message without any."""
     problems: Annotated[tuple[Text, ...], Meta(max_length=16)] = ()
     """Its sources that do not work, with the reason. Left out of the message without any."""
+    backlog: tuple[Seq, Seq] | None = None
+    """First and last `seq` of its boot's telemetry that comes as backlog after the last outage.
+    Left out of the message without any."""
 
     def as_written(self) -> dict[str, Any]:
         """Return the fields as written: without empty ones."""
         data = msgspec.structs.asdict(self)
-        for name in ("path", "versions", "problems"):
+        for name in ("path", "versions", "problems", "backlog"):
             if not data[name]:
                 del data[name]
         return data

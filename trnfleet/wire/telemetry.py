@@ -19,6 +19,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import format_chip
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
 from trnfleet.errors import WireError, nearest
+from trnfleet.wire.frame_head import frame_head, is_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, parse_json_object
 from trnfleet.wire.structs import VALUE_CHARS, refusal, shown
@@ -29,9 +30,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.wire.ports import Envelope
+
     Columns = Mapping[str, NDArray[Any]]
 
 MAX_SEQ = int(np.iinfo(np.int64).max)
+# Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its
+# value.
+_BOOT = re.compile(rb'"boot": ?"([A-Za-z0-9_-]+)"')
+_SEQ = re.compile(rb'"seq": ?(\d{1,18})[,}]')
 
 
 class Head(NamedTuple):
@@ -42,6 +49,34 @@ class Head(NamedTuple):
     """The topic's own tick number: 0 at the first tick, one more each tick."""
     ts_ns: int
     """Source time, nanoseconds since 1970 UTC."""
+
+
+def telemetry_head(envelope: Envelope) -> tuple[str, int]:
+    """Return boot and seq of telemetry, without its descriptor.
+
+    Raises:
+        WireError: it has none.
+    """
+    payload = envelope.payload
+    return frame_head(payload) if is_cbor(envelope) else json_head(payload)
+
+
+def json_head(payload: bytes) -> tuple[str, int]:
+    """Return boot and seq of telemetry in JSON.
+
+    Raises:
+        WireError: it has none.
+    """
+    boots = _BOOT.findall(payload)
+    seqs = _SEQ.findall(payload)
+    if len(boots) == 1 and len(seqs) == 1:
+        return boots[0].decode(), int(seqs[0])
+    data = parse_json_object(payload)
+    boot = data.get("boot")
+    seq = data.get("seq")
+    if not (isinstance(boot, str) and isinstance(seq, int) and seq >= 0):
+        raise WireError("telemetry without boot or seq")
+    return boot, seq
 
 
 class Doubt(NamedTuple):

@@ -198,13 +198,15 @@ class HostTelemetry:
         self._has_presence = with_presence
         self.seq = 0
         """Number of the next tick."""
+        self.backlog: tuple[int, int] | None = None
+        """First and last tick that waited in the last outage, and come as backlog."""
         self.holders: tuple[Holder, ...] = ()
         """Jobs that other sources than process tags name, set before each tick."""
         self.reader = reader
         self._fleet = fleet
         self.path = path
         self._root = root
-        self._boot = boot
+        self.boot = boot
         self.period_s = period_s
         self._encoding = encoding
         self._encoder: FrameEncoder | None = None
@@ -243,7 +245,7 @@ class HostTelemetry:
             self._epoch = self._epoch or format_rfc3339(ts_ns)
             self._encoder = FrameEncoder(
                 self.path,
-                self._boot,
+                self.boot,
                 revision=reader.revision,
                 columns=reader.columns,
                 chips=slice(0, reader.kind.chips),
@@ -255,7 +257,7 @@ class HostTelemetry:
             self._claims = claims
             self._claimed_at = format_rfc3339(ts_ns)
             yield self._claim()
-        head = Head(self._boot, self.seq, ts_ns)
+        head = Head(self.boot, self.seq, ts_ns)
         self.seq += 1
         if self._encoding == "json" or self._encoder is None:
             yield from self._samples(head)
@@ -289,7 +291,7 @@ class HostTelemetry:
             chip = f"/{format_chip(event.chip)}"
         again = hashlib.sha256(f"{self.publisher}{event.key}".encode()).hexdigest()[:32]
         message = EventMessage(
-            id=again if event.key else f"{self._boot}-{self._events}",
+            id=again if event.key else f"{self.boot}-{self._events}",
             ts=format_rfc3339(ts_ns),
             path=self.path + chip,
             source=event.source,
@@ -317,10 +319,11 @@ class HostTelemetry:
         message = HostMessage(
             client=self.publisher,
             state=state,
-            boot=self._boot,
+            boot=self.boot,
             path=self.path if self._epoch else None,
             versions=dict(self.presence_facts.versions),
             problems=self.presence_facts.problems,
+            backlog=self.backlog,
         )
         topic = build_topic(self._fleet, TopicClass.PUBLISHER, self.publisher, self._root)
         return message_envelope(topic, message, retain=True)
@@ -334,7 +337,7 @@ class HostTelemetry:
     def _claim(self) -> Envelope:
         """Return the message of the host's claims."""
         message = ClaimMessage(
-            path=self.path, boot=self._boot, ts=self._claimed_at, claims=self._claims
+            path=self.path, boot=self.boot, ts=self._claimed_at, claims=self._claims
         )
         topic = build_topic(self._fleet, TopicClass.CLAIM, self.path, self._root)
         return message_envelope(topic, message, retain=True)
@@ -379,7 +382,7 @@ class HostTelemetry:
         return Descriptor(
             path=self.path,
             publisher=self.publisher,
-            boot=self._boot,
+            boot=self.boot,
             revision=reader.revision,
             period_s=self.period_s,
             clock=ClockSpec(epoch=self._epoch),

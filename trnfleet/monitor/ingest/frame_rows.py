@@ -119,6 +119,10 @@ class Gaps(NamedTuple):
     """Their first instances."""
     seen_s: NDArray[np.float64]
     """Monotonic seconds when these were last heard."""
+    seq: NDArray[np.int64]
+    """Numbers of the applied messages."""
+    publishers: NDArray[np.int32]
+    """Numbers of their publishers' boots."""
 
 
 class AppliedFrames(NamedTuple):
@@ -336,7 +340,7 @@ class FrameRows:
             lost = lost[good]
         if not len(rows):
             return AppliedFrames(None, rest)
-        gaps = self._gaps(rows, lost, store) if lost.any() else None
+        gaps = self._gaps(rows, lost, seq, store) if lost.any() else None
         near = np.minimum(ahead, WINDOW - 1).astype(np.uint64)
         seen = (columns["seen"][rows] << near) | np.uint64(1)
         columns["seen"][rows] = np.where(ahead < WINDOW, seen, np.uint64(1))
@@ -354,13 +358,26 @@ class FrameRows:
             Undated(chosen, ts_ns, columns["clock"][rows], columns["row"][rows], sizes), rest, gaps
         )
 
-    def _gaps(self, rows: NDArray[np.int64], lost: NDArray[np.int64], store: Store) -> Gaps:
+    def _gaps(
+        self,
+        rows: NDArray[np.int64],
+        lost: NDArray[np.int64],
+        seq: NDArray[np.int64],
+        store: Store,
+    ) -> Gaps:
         """Return the messages missing before frames of topics, before they are written."""
         before = np.flatnonzero(lost)
         rows = rows[before]
         columns = self._columns
         instances = columns["instance"][rows]
-        return Gaps(lost[before], columns["row"][rows], instances, store.instance_seen_s[instances])
+        return Gaps(
+            lost[before],
+            columns["row"][rows],
+            instances,
+            store.instance_seen_s[instances],
+            seq[before],
+            columns["publisher"][rows],
+        )
 
     def _write(
         self,

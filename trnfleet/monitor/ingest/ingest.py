@@ -281,6 +281,7 @@ class Ingest:
             self.contests,
             self.doubts,
             self.heard_since_s,
+            self.publishers.backlogs,
             self.links_since_s,
         )
         topics = self.topics.states
@@ -371,8 +372,8 @@ class Ingest:
             if applied.taken is not None:
                 arrived.many.append(applied.taken)
             if applied.gaps is not None:
-                telemetry.note_gaps(applied.gaps)
-                self.publishers.traffic.miss_many(applied.gaps.rows, applied.gaps.lost)
+                lost = telemetry.note_gaps(applied.gaps)
+                self.publishers.traffic.miss_many(applied.gaps.rows, lost)
             rest += applied.rest
         if entered:
             rest.sort()

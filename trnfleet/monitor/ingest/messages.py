@@ -31,6 +31,7 @@ from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
     ClaimMessage,
     EventMessage,
+    HostMessage,
     JobMessage,
     WatchMessage,
     decode_message,
@@ -363,10 +364,19 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     if publishers.announce(state, online=is_online):
         # A new boot may have begun its time again.
         receiver.timebase.restart(client)
+    _note_backlog(publishers, state.number, decode_message(envelope.payload, HostMessage, limits))
     presence = Presence.ONLINE if publishers.is_client_online(client) else Presence.OFFLINE
     publishers.traffic.announce(
         publishers.traffic.row_of(client), presence, message.boot if is_online else "", now_s
     )
+
+
+def _note_backlog(publishers: Publishers, number: int, message: HostMessage) -> None:
+    """Note which ticks of a boot come as backlog."""
+    publishers.backlogs.pop(number, None)
+    if message.backlog is not None:
+        first, last = message.backlog
+        publishers.backlogs[number] = range(first, last + 1)
 
 
 def _forget_publisher(receiver: Receiver, cell: str, client: str, now_s: float) -> None:

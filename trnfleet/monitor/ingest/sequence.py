@@ -109,7 +109,7 @@ class SequenceTracker:
         return 0 <= behind < WINDOW and bool(self.seen >> behind & 1)
 
     def mend(self, seq: int, counts: PipelineCounts) -> bool:
-        """Count a message that came as backlog, and return whether it was lost before.
+        """Count a message that came as backlog, and return whether it was missing before.
 
         Backlog comes in order, so one with a lower number than before came twice.
         """
@@ -118,7 +118,10 @@ class SequenceTracker:
         self.filled = seq
         if self.last - seq < WINDOW:
             self.seen |= 1 << self.last - seq
-        counts.lost -= 1
+        if counts.backlog:
+            counts.backlog -= 1
+        else:
+            counts.lost -= 1
         counts.mended += 1
         return True
 

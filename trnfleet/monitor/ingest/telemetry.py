@@ -89,6 +89,7 @@ class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
     __slots__ = (
+        "_backlogs",
         "_contests",
         "_counts",
         "_doubts",
@@ -110,6 +111,7 @@ class TelemetryBatch:
         contests: Contests,
         doubts: TelemetryDoubts,
         heard_since_s: float,
+        backlogs: Mapping[int, range],
         links_since_s: tuple[float, ...] = (),
     ) -> None:
         """Start a batch.
@@ -122,7 +124,8 @@ class TelemetryBatch:
             contests: Receives the messages of two publishers on one path.
             doubts: Receives unusable values and names.
             heard_since_s: Monotonic seconds since the sources have been heard without a break.
-            links_since_s: The same per connection, if there are several.
+            backlogs: Sequence numbers that come as backlog, by the number of the boot.
+            links_since_s: `heard_since_s` per connection, if there are several.
         """
         self._store = store
         self._counts = counts
@@ -131,6 +134,7 @@ class TelemetryBatch:
         self._contests = contests
         self._doubts = doubts
         self._heard_since_s = heard_since_s
+        self._backlogs = backlogs
         self._links_since_s = links_since_s
         self._samples: dict[int, tuple[TopicState, Sample]] = {}
         """One of a row, by its topic's identity."""
@@ -294,15 +298,30 @@ class TelemetryBatch:
         is_newest = topic.is_newest(head, counts, shed)
         if topic.descriptor is not None and counts.contested + counts.undescribed > foreign:
             self._note_foreign(topic, head)
-        if counts.lost > lost:
+        missing = counts.lost - lost
+        if missing > 0 and topic.publisher in self._backlogs:
+            missing = self._without_backlog(missing, head.seq, topic.publisher)
+            counts.lost = lost + missing
+            counts.gaps -= not missing
+        if missing > 0:
             instance = (
                 store.layout.instance_of_chip[_first(topic.chips)]
                 if topic.is_chip
                 else _first(topic.instances)
             )
             if self._seen_s(topic) < self._since_s(int(instance)):
-                counts.unheard += counts.lost - lost
+                counts.unheard += missing
         return is_newest
+
+    def _without_backlog(self, missing: int, seq: int, publisher: int) -> int:
+        """Return how many ticks missing before a message are lost.
+
+        The others come as backlog, which monitors do not receive.
+        """
+        waiting = self._backlogs.get(publisher, range(0))
+        late = max(0, min(waiting.stop, seq) - max(waiting.start, seq - missing))
+        self._counts.backlog += late
+        return missing - late
 
     def _note_foreign(self, topic: TopicState, head: Head) -> None:
         """Note a message of a boot not described.
@@ -331,17 +350,22 @@ class TelemetryBatch:
             return float(store.chip_seen_s[_first(topic.chips)])
         return float(store.instance_seen_s[_first(topic.instances)])
 
-    def note_gaps(self, gaps: Gaps) -> None:
-        """Count the messages missing before frames applied in bulk."""
+    def note_gaps(self, gaps: Gaps) -> NDArray[np.int64]:
+        """Count the messages missing before frames applied in bulk, and return the lost ones."""
         counts = self._counts
-        counts.lost += int(gaps.lost.sum())
-        counts.gaps += len(gaps.lost)
+        lost = gaps.lost
+        if self._backlogs:
+            columns = (lost.tolist(), gaps.seq.tolist(), gaps.publishers.tolist())
+            lost = np.array([*map(self._without_backlog, *columns)], np.int64)
+        counts.lost += int(lost.sum())
+        counts.gaps += int(np.count_nonzero(lost))
         since_s = (
             np.array([self._since_s(instance) for instance in gaps.instances.tolist()])
             if self._links_since_s
             else self._heard_since_s
         )
-        counts.unheard += int(gaps.lost[gaps.seen_s < since_s].sum())
+        counts.unheard += int(lost[gaps.seen_s < since_s].sum())
+        return lost
 
     def _since_s(self, instance: int) -> float:
         """Return since when an instance has been audible, over any of its connections."""

@@ -4,7 +4,7 @@ They always add up (`unaccounted`, `unaccounted_ticks`):
 
     read = messages + late + contested + duplicates + undescribed + undecodable + misplaced
            + rejected + others + foreign + pending
-    sent = accepted + mended + lost + passed_over
+    sent = accepted + mended + lost + backlog + passed_over
 
 `pending` is telemetry waiting for its layout. An undecodable message has no number: it also counts
 as lost.
@@ -43,7 +43,9 @@ class PipelineCounts:
     passed_over: int = 0
     """Ticks left out here between two messages, if known for the topic; not lost."""
     lost: int = 0
-    """Ticks of a topic never received; without `shed`."""
+    """Ticks of a topic never received; without `shed` and `backlog`."""
+    backlog: int = 0
+    """Ticks that the publisher sends as backlog, as its presence says; not lost."""
     unheard: int = 0
     """Lost ticks due to this monitor. As far as known, it heard nothing, was joining a large fleet,
     or was overloaded."""
@@ -99,7 +101,7 @@ class PipelineCounts:
 
         Published ticks are known from sequence numbers.
         """
-        return self.sent - self.accepted - self.mended - self.lost - self.passed_over
+        return self.sent - self.accepted - self.mended - self.lost - self.backlog - self.passed_over
 
     def copy(self) -> PipelineCounts:
         """Return a copy."""

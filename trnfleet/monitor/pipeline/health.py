@@ -7,7 +7,7 @@ themselves. Its figures add up:
     broker      received = taken + waiting + shed + dropped + oversize
     read        = messages + late + contested + duplicates + undescribed + refused + others
                 + foreign + pending
-    sent        = accepted + mended + lost + passed_over, by the sequence numbers of topics
+    sent        = accepted + mended + lost + backlog + passed_over, by sequence numbers
     publishers  the sum of a column, with the share of unknown publishers, = the count of that
                 name: messages, lost, late, duplicates, old, refused
     brokers     the sum of taken = read, after the current batch

@@ -89,6 +89,8 @@ class Publishers:
         self._rows: NDArray[np.int64] | None = None
         self._names: dict[int, str] | None = None
         self._boots_online: set[str] | None = None
+        self.backlogs: dict[int, range] = {}
+        """Sequence numbers that come as backlog, by the number of the boot."""
         self.traffic = PublisherTraffic()
         """Traffic of each known client, one row each."""
 
@@ -202,6 +204,7 @@ class Publishers:
             self._announced.pop(client, None)
             self._online.pop(client, None)
         self._free.append(state.number)
+        self.backlogs.pop(state.number, None)
         if numbers is not None:
             numbers[state.number] = -1
         self._rows = self._names = None

@@ -141,6 +141,8 @@ class AgentHost:
         """Documents and kernel messages that were not read in time."""
         self.tell_dropped: Callable[[], Counter[str]] = Counter
         """Returns the messages that its queue has dropped by class since the last call."""
+        self.first_waiting: Callable[[str], int | None] = lambda _boot: None
+        """Returns the number of the oldest tick of a boot that waits in its queue."""
         self._repeat_s = clock.monotonic_s() + REPEAT_S
         self._due_s = clock.monotonic_s()
         self.ticks = 0
@@ -214,6 +216,9 @@ class AgentHost:
         A host that was away would be online and silent until its first document.
         """
         if self.ticks:
+            first = self.first_waiting(self._telemetry.boot)
+            if first is not None:
+                self._telemetry.backlog = first, self._telemetry.seq - 1
             yield from self._telemetry.announce()
 
     def presence(self, state: Literal["online", "offline"]) -> Envelope:

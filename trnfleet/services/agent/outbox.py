@@ -19,6 +19,7 @@ from trnfleet.errors import WireError
 from trnfleet.files import open_private
 from trnfleet.text import plain
 from trnfleet.wire.ports import Envelope
+from trnfleet.wire.telemetry import telemetry_head
 from trnfleet.wire.topics import DEFAULT_ROOT, RETAINED, TopicClass, parse_topic
 
 if TYPE_CHECKING:
@@ -128,6 +129,17 @@ class Outbox:
         """Return events, then telemetry, each in order."""
         order = f"retain = 0 ORDER BY class = '{TopicClass.TELEMETRY}', id"
         return self._guarded(lambda: self._select(order, count)) or []
+
+    def first_tick(self, boot: str) -> int | None:
+        """Return the number of the oldest waiting telemetry of a boot; None for none."""
+        return self._guarded(lambda: self._first_tick(boot))
+
+    def _first_tick(self, boot: str) -> int | None:
+        rows = self._database.execute(
+            "SELECT topic, payload, content_type FROM queue WHERE class = ? ORDER BY id",
+            (TopicClass.TELEMETRY,),
+        )
+        return first_tick(boot, (Envelope(row[0], row[1], content_type=row[2]) for row in rows))
 
     def done(self, rows: Iterable[Queued], *, dropped: bool = False) -> None:
         """Delete messages that were delivered, or that nobody accepts."""
@@ -322,6 +334,16 @@ class Outbox:
         if problem != self.problem:
             self.problem = plain(problem, 300)
             log.warning("outbox", problem=self.problem)
+
+
+def first_tick(boot: str, telemetry: Iterable[Envelope]) -> int | None:
+    """Return the number of a boot's first message; None for none."""
+    for envelope in telemetry:
+        with contextlib.suppress(WireError):
+            own, seq = telemetry_head(envelope)
+            if own == boot:
+                return seq
+    return None
 
 
 class _DamagedError(sqlite3.DatabaseError):

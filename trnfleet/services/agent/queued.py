@@ -6,6 +6,7 @@ from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trnfleet.services.agent.outbox import first_tick
 from trnfleet.tasks import in_thread
 from trnfleet.transport.link import LONGEST_WAIT_S
 from trnfleet.transport.security import KEEPALIVE_S
@@ -55,6 +56,12 @@ class QueuedPublisher:
         """
         is_over = self.status.connected and not self._outbox.waiting
         return self._outbox.tell_dropped() if is_over else Counter()
+
+    def first_waiting(self, boot: str) -> int | None:
+        """Return the number of a boot's oldest tick that waits, or will; None for none."""
+        waiting = self._outbox.first_tick(boot)
+        unproven = (envelope for _, envelope in self._unproven)
+        return first_tick(boot, unproven) if waiting is None else waiting
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Set the first messages after every connect; state that waits follows them."""

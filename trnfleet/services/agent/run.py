@@ -92,6 +92,7 @@ async def publish(
         queued = QueuedPublisher(publisher, outbox, clock)
         queued.on_connect(host.announce)
         host.tell_dropped = queued.tell_dropped
+        host.first_waiting = queued.first_waiting
 
         async def work() -> None:
             if publisher.status.connected:

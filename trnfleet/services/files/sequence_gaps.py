@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,10 @@ from trnfleet.domain.address import Level
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.sequence import SequenceTracker
 from trnfleet.monitor.pipeline.counts import PipelineCounts
-from trnfleet.wire.frame_head import frame_head, is_cbor, seq_at
+from trnfleet.wire.frame_head import is_cbor, seq_at
 from trnfleet.wire.limits import DEFAULT_LIMITS
-from trnfleet.wire.messages import parse_json_object
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.telemetry import telemetry_head
 from trnfleet.wire.topics import Topic, TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
@@ -30,10 +29,6 @@ MOST_TOPICS = DEFAULT_LIMITS.topics
 """Most followed topics of telemetry, and boots of publishers."""
 CACHED_TOPICS = 2**15
 """Most topics whose parts stay in memory: 1 KB each, also of hosts that are gone."""
-# Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its
-# value.
-_BOOT = re.compile(rb'"boot": ?"([A-Za-z0-9_-]+)"')
-_SEQ = re.compile(rb'"seq": ?(\d{1,18})[,}]')
 
 
 class SequenceGaps:
@@ -110,8 +105,7 @@ class SequenceGaps:
         is_backlog = topic.topic_class is TopicClass.BACKLOG
         if not (is_backlog or topic.topic_class is TopicClass.TELEMETRY) or not envelope.payload:
             return
-        is_frame = is_cbor(envelope)
-        boot, seq = frame_head(envelope.payload) if is_frame else json_head(envelope.payload)
+        boot, seq = telemetry_head(envelope)
         path = instance_path(topic.path)
         trackers = self._trackers.get((topic.fleet, path), {})
         if is_backlog:
@@ -129,7 +123,7 @@ class SequenceGaps:
             self._trackers[topic.fleet, path] = trackers
         counts = self._counts.setdefault(topic.fleet, PipelineCounts())
         tracker.accept(seq, counts, envelope.shed)
-        if is_frame and (at := seq_at(envelope.payload)) is not None:
+        if is_cbor(envelope) and (at := seq_at(envelope.payload)) is not None:
             self._heads[envelope.topic] = envelope.payload[:at], tracker, counts
 
     def _forget(self, node: Topic) -> None:
@@ -145,21 +139,3 @@ def instance_path(path: str) -> str:
     A chip is described with its instance.
     """
     return address.parent(path) if address.level_of(path) is Level.CHIP else path
-
-
-def json_head(payload: bytes) -> tuple[str, int]:
-    """Return boot and seq of telemetry in JSON.
-
-    Raises:
-        WireError: it has none.
-    """
-    boots = _BOOT.findall(payload)
-    seqs = _SEQ.findall(payload)
-    if len(boots) == 1 and len(seqs) == 1:
-        return boots[0].decode(), int(seqs[0])
-    data = parse_json_object(payload)
-    boot = data.get("boot")
-    seq = data.get("seq")
-    if not (isinstance(boot, str) and isinstance(seq, int) and seq >= 0):
-        raise WireError("telemetry without boot or seq")
-    return boot, seq

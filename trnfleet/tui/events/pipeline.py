@@ -568,7 +568,9 @@ def total_facts(health: PipelineHealth) -> list[Fact]:
         Fact(
             "published",
             f"{counts.sent:,} by sequence numbers = {counts.accepted:,} came + {counts.mended:,}"
-            f" came late + {counts.lost:,} lost + {counts.passed_over:,} shed",
+            f" came late + {counts.lost:,} lost + {counts.passed_over:,} shed"
+            + f" + {counts.backlog:,} sent as backlog"
+            * (counts.backlog > 0),
             theme.QUIET,
         ),
     ]

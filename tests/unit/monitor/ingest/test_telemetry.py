@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
-from support.monitor.feed import Feed, live_feed, ready, ultraservers
+from support.monitor.feed import Feed, live_feed, ready, standalone, ultraservers
 from support.monitor.state import stored_difference
 
 from trnfleet.domain.metrics import BY_NAME, SIMULATED, Scope
@@ -344,3 +344,31 @@ def test_rows_are_found_in_slices_and_lists() -> None:
     assert np.asarray(reporting_rows(codes, np.array([4, 9, 2])).rows).tolist() == [9, 2]
     assert reporting_rows({"a": np.zeros(3, np.uint8)}, slice(0, 3)).mask is None
     assert reporting_rows({}, slice(0, 3)).mask is None
+
+
+@pytest.mark.parametrize("json", [False, True])
+@pytest.mark.parametrize("hosts", [1, 40])
+def test_what_comes_as_backlog_is_not_lost(json: bool, hosts: int) -> None:
+    """Ticks of a gap that the presence names are sent late; the others are lost."""
+    feed = Feed(standalone(hosts), json=json)
+    feed.scatter()
+    feed.receive(feed.announcements())
+    for _ in range(3):
+        feed.receive(feed.telemetry())
+    feed.seq = 243
+    presence = msgspec.json.decode(feed.publisher_envelope("online").payload)
+    payload = msgspec.json.encode(presence | {"backlog": [5, 242]})
+    feed.receive([feed.publisher_envelope("online")._replace(payload=payload)])
+    feed.receive(feed.telemetry())
+    topics = hosts * 17 if json else hosts
+    counts = feed.monitor.counts
+    # Ticks 3 and 4 had no place in the queue.
+    assert (counts.lost, counts.backlog) == (2 * topics, 238 * topics)
+    assert counts.unaccounted_ticks == 0
+    assert feed.monitor.ingest.publishers.traffic.column("lost").sum() == 2 * topics
+    assert feed.monitor.summary().lost == 2 * topics
+    # A later outage is another one.
+    feed.receive([feed.publisher_envelope("online")])
+    feed.seq += 3
+    feed.receive(feed.telemetry())
+    assert (counts.lost, counts.backlog) == (5 * topics, 238 * topics)

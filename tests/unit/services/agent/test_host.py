@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.fake_host import EC2_ID, SERVER, FakeHost, metadata_service
@@ -21,10 +21,11 @@ from trnfleet.bridge.neuron.stream import Document
 from trnfleet.clock import SystemClock
 from trnfleet.services.agent.devices import CORES_EVERY_S
 from trnfleet.services.agent.host import AgentHost, HostRequest
+from trnfleet.services.agent.outbox import Outbox
 from trnfleet.tasks import background, in_thread
+from trnfleet.wire.ports import Envelope
 
-if TYPE_CHECKING:
-    from trnfleet.wire.ports import Envelope
+TELEMETRY = "trnfleet/v1/lab/telemetry/uc1/standalone/h"
 
 
 @pytest.fixture
@@ -246,6 +247,22 @@ async def test_a_host_is_online_with_its_first_tick(fake: FakeHost, tmp_path: Pa
     made = await host.tick()
     assert [message["state"] for message in payloads(made, "publisher")][-1] == "online"
     assert len(list(host.announce())) == 2
+
+
+async def test_presence_names_the_ticks_that_come_late(fake: FakeHost, tmp_path: Path) -> None:
+    """Readers must not call lost what waits, so it is announced before the first live tick."""
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge")
+    outbox = Outbox(None)
+    host.first_waiting = outbox.first_tick
+    outbox.put([Envelope(TELEMETRY, b'{"boot": "former", "seq": 7}')], 0)
+    for tick in range(4):
+        made = await host.tick()
+        outbox.put(made if tick else [], 0)
+    (presence,) = payloads([*host.announce()], "publisher")
+    assert presence["backlog"] == [1, 3]
+    # It stays when the queue is empty, for readers that come back later.
+    outbox.done(outbox.oldest(1_000))
+    assert payloads([*host.announce()], "publisher") == [presence]
 
 
 async def test_what_the_queue_dropped_is_told(fake: FakeHost, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import cbor2
 import pytest
 
 from trnfleet.errors import WireError
-from trnfleet.services.files.sequence_gaps import SequenceGaps, json_head
+from trnfleet.services.files.sequence_gaps import SequenceGaps
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.telemetry import json_head
 
 
 def telemetry(seq: int, fleet: str = "demo", boot: str = "b1") -> Envelope:
