@@ -482,7 +482,12 @@ def _figure_rows(summary: Summary) -> Rows:
                 )
             ),
         ),
-        *((name, text) for name, metric, text in rows if summary.announced.knows([metric])),
+        *(
+            (name, f"{text}; of {counted(chips, 'chip')}" if chips else text)
+            for name, metric, text in rows
+            if summary.announced.knows([metric])
+            for chips in [summary.part(metric)]
+        ),
         *([("sources", unknown)] if unknown else []),
     ]
 

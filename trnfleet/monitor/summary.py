@@ -12,7 +12,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.watches import ReceiverError, receiver_errors
 from trnfleet.domain.layout import Node
-from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.metrics import BY_NAME, Scope
 from trnfleet.domain.power import Racks, facility_w
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.states import ENDED, BlockState
@@ -21,7 +21,7 @@ from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.announced import Announced
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.pipeline.health import PipelineHealth, PipelineProblem
@@ -73,6 +73,8 @@ class Means:
     exec_latency_p99_s: float | None = None
     vcpu_util_pct: float | None = None
     host_memory_used_bytes: float | None = None
+    chips: Mapping[str, int] = field(default_factory=dict)
+    """Chips with a value in the newest pass, by figure; without the figures of hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,15 @@ class Summary:
     """Cells seen by a relay without a leading watch. Nobody evaluates rules about their chips and
     instances."""
 
+    def part(self, key: str) -> int:
+        """Return the chips in a figure; 0 if they are all live ones, or as many announce it."""
+        chips = self.mean.chips.get(key)
+        if chips is None:
+            parts = fields.BY_KEY[key].parts if key in fields.BY_KEY else (key,)
+            chips = self.announced.chips(parts)
+            return chips if chips < self.chips else 0
+        return chips if chips < (self.live_chips or self.chips) else 0
+
     @property
     def chip_states(self) -> tuple[tuple[int, str], ...]:
         """Chip count and name of each state, the live ones first."""
@@ -218,6 +229,14 @@ class Summary:
             (self.unknown_chips, "not heard yet"),
             (self.unobserved_chips, "not observed"),
         )
+
+
+_OF_CHIPS = {
+    shown.key: shown.parts
+    for shown in fields.FIELDS
+    if all(BY_NAME[name].scope is Scope.CHIP for name in shown.parts)
+}
+"""Metrics of the figures that chips have, by figure."""
 
 
 class RackPower(NamedTuple):
@@ -396,6 +415,10 @@ def _all_figures(store: Store, averages: Averages, pue: float) -> Figures:
                 "vcpu_util_pct",
                 "host_memory_used_bytes",
             )
+        },
+        chips={
+            key: min(int(rollups.covered(name, Level.FLEET)[0]) for name in parts)
+            for key, parts in _OF_CHIPS.items()
         },
         **mean,
     )

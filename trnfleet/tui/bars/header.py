@@ -156,13 +156,13 @@ def figures(summary: Summary) -> list[Item]:
     power = with_unit(mean.power_w, "W")
     cap = f"{power} of {with_unit(mean.power_cap_w, 'W')}"
     # Where only some chips know their power, their number stands in place of the cap.
-    is_part = 0 < summary.announced.chips(["power_w"]) < summary.chips
+    is_part = summary.part("power_w") > 0
     return [
         Item(
             f"{label} {part}".rstrip().ljust(len(usual)), part or short.ljust(len(usual)), "", 0, 1
         ),
-        _item("nc_util_pct", mean.nc_util_pct, 7, 0),
-        _item("mfu_pct", mean.mfu_pct, 6, 2),
+        _partly(summary, "nc_util_pct", 7, 0),
+        _partly(summary, "mfu_pct", 6, 2),
         *(
             [Item("power", "", cap, 18, 3, power, 7)]
             if mean.power_cap_w and not is_part
@@ -185,20 +185,19 @@ def figures(summary: Summary) -> list[Item]:
 
 
 def _first_known(summary: Summary, room: int, rank: int, *keys: str) -> list[Item]:
-    """Return the first of some figures that a source can know; empty if there is none.
-
-    A sum over fewer chips than the fleet has says so.
-    """
+    """Return the first of some figures that a source can know; empty if there is none."""
     parts = {key: BY_KEY[key].parts if key in BY_KEY else (key,) for key in keys}
     key = next((key for key in keys if summary.announced.knows(parts[key])), None)
-    if key is None:
-        return []
+    return [] if key is None else [_partly(summary, key, room, rank)]
+
+
+def _partly(summary: Summary, key: str, room: int, rank: int) -> Item:
+    """Return a figure; one over fewer chips than are live says so."""
     item = _item(key, getattr(summary.mean, key), room, rank)
-    chips = summary.announced.chips(parts[key])
-    if 0 < chips < summary.chips:
+    if chips := summary.part(key):
         text = f"{item.value} of {counted(chips, 'chip')}"
         item = item._replace(value=text, room=len(text))
-    return [item]
+    return item
 
 
 def _headroom(mean: Means) -> list[Item]:
@@ -263,9 +262,9 @@ def _facility(summary: Summary) -> tuple[str, ...]:
         return ()
     facility = f"facility {with_unit(mean.facility_power_w, 'W')}"
     both = f"IT {with_unit(mean.it_power_w, 'W')}, {facility}"
-    known = summary.announced.chips(["power_w"])
+    known = summary.part("power_w")
     part = part_label(summary.live_chips, summary.chips)
-    if not part and 0 < known < summary.chips:
+    if not part and known:
         part = f"of {counted(known, 'chip')}"
     part = f" {part}" if part else ""
     return f"{both} (PUE {summary.pue:.2f}){part}", f"{both}{part}", f"{facility}{part}"

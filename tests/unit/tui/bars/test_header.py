@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
+from support.monitor.feed import ready
 
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.problems.problem import ProblemCounts
-from trnfleet.monitor.store.announced import Announced, bits_of
 from trnfleet.tui import theme
 from trnfleet.tui.bars.header import header
 from trnfleet.tui.widgets.cells import text_of, width_of
@@ -175,11 +176,23 @@ def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
 
 
 def test_power_of_a_part_of_the_fleet_says_of_how_many_chips(summary: Summary) -> None:
-    mean = replace(summary.mean, power_w=61_100.0, power_cap_w=96_000.0)
-    kinds = np.array([bits_of(["power_w"]), 0], np.uint64)
-    chips = np.array([16, summary.chips - 16])
-    told = replace(summary, mean=mean, announced=Announced(kinds, chips // 16, chips))
+    mean = replace(summary.mean, power_w=61_100.0, power_cap_w=96_000.0, chips={"power_w": 16})
+    told = replace(summary, mean=mean)
     assert "power 61.1 kW of 16 chips" in text_of(header(told, LINK, 160, ProblemCounts())[1])
+
+
+def test_a_mean_without_late_hosts_says_of_how_many_chips() -> None:
+    """A host whose documents are late is live by its other values, and in no mean of these."""
+    feed = ready()
+    feed.tick()
+    feed.set("nc_util_pct", 50.0)
+    late = BY_NAME["nc_util_pct"].top
+    feed.columns["nc_util_pct"][:16] = late
+    feed.tick()
+    text = said(feed.monitor.summary())
+    assert re.search(r"NC util [0-9.]+ % of 176 chips", text)
+    assert text.count("of 176") == 1
+    assert "192 chips  all live" in text
 
 
 def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
