@@ -8,7 +8,7 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.bridge.neuron.host_reader import NEURON_MONITOR
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.wire.messages import ColumnSpec, JobMessage, message_envelope
+from trnfleet.wire.messages import ColumnSpec, HostMessage, JobMessage, message_envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
 SIZES = [(80, 24), (120, 40), (240, 70)]
@@ -140,3 +140,37 @@ async def test_a_reported_job_shows_its_loss_and_that_it_is_lost() -> None:
             await pilot.telemetry(feed)
             text = pilot.text()
             assert all(word in text for word in said), text
+
+
+async def test_the_source_of_a_row_shows_where_there_are_several_kinds() -> None:
+    """As presence or descriptor says; rows above have one word for all, or `mixed`."""
+    feed = hosts(simulated=2)
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("2")
+        host, *simulated = feed.layout.instances
+        rows = [line for line in pilot.screen() if "trn2-0" in line]
+        assert [("host" in row, " sim " in row) for row in rows] == [(True, False)] + [
+            (False, True)
+        ] * 2
+        assert "mixed" in next(line for line in pilot.screen() if "standalone" in line)
+
+        presence = HostMessage(
+            client="host", state="online", boot=feed.boot, path=host, source="agent"
+        )
+        topic = build_topic(feed.fleet, TopicClass.PUBLISHER, "host")
+        feed.monitor.apply([message_envelope(topic, presence, retain=True)])
+        await pilot.telemetry(feed)
+        assert "agent" in next(line for line in pilot.screen() if "trn2-0001" in line)
+        await pilot.press("/", *"source=sim", "enter")
+        text = pilot.text()
+        assert "trn2-0001" not in text
+        assert all(place.rpartition("/")[2] in text for place in simulated)
+
+
+async def test_one_kind_of_source_has_no_column() -> None:
+    feed = hosts()
+    app = fleet_app(feed)
+    async with running(app, size=(200, 40)) as pilot:
+        await pilot.press("2")
+        assert "source" not in "\n".join(pilot.screen()[:6])

@@ -52,6 +52,7 @@ Path = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{0,4}}\Z")]
 InstancePath = Annotated[str, Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{2}}\Z")]
 ColumnSetName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}/[0-9]{1,4}\Z")]
 Arn = Annotated[str, Meta(pattern=r"^arn:[!-~]{1,250}\Z")]
+SourceName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,16}\Z")]
 Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 DisplayName = Annotated[str, Meta(max_length=128)]
 """Name of a job or a host as people write it, in any script: the segment stays its identity."""
@@ -350,6 +351,8 @@ class HostMessage(PublisherMessage, frozen=True, kw_only=True):
     """Versions of its programs, by name. Left out of the message without any."""
     problems: Annotated[tuple[Text, ...], Meta(max_length=16)] = ()
     """Its sources that do not work, with the reason. Left out of the message without any."""
+    source: SourceName | None = None
+    """Kind of program that reads the host. Left out of the message without any."""
     backlog: tuple[Seq, Seq] | None = None
     """First and last `seq` of its boot's telemetry that comes as backlog after the last outage.
     Left out of the message without any."""
@@ -357,7 +360,7 @@ class HostMessage(PublisherMessage, frozen=True, kw_only=True):
     def as_written(self) -> dict[str, Any]:
         """Return the fields as written: without empty ones."""
         data = msgspec.structs.asdict(self)
-        for name in ("path", "versions", "problems", "backlog"):
+        for name in ("path", "versions", "problems", "source", "backlog"):
             if not data[name]:
                 del data[name]
         return data

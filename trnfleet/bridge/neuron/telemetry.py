@@ -161,6 +161,8 @@ class PresenceFacts(NamedTuple):
     """Versions of its programs, by name."""
     problems: tuple[str, ...] = ()
     """Sources that do not work, with the reason."""
+    source: str | None = None
+    """Kind of program that reads the host."""
 
 
 class HostTelemetry:
@@ -323,6 +325,7 @@ class HostTelemetry:
             path=self.path if self._epoch else None,
             versions=dict(self.presence_facts.versions),
             problems=self.presence_facts.problems,
+            source=self.presence_facts.source,
             backlog=self.backlog,
         )
         topic = build_topic(self._fleet, TopicClass.PUBLISHER, self.publisher, self._root)

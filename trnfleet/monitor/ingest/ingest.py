@@ -511,6 +511,7 @@ class Ingest:
         why = self.publishers.refusal(client, boot, described=True, former_boot=former)
         if why is None:
             publisher = self.publishers.number(client, boot, described=True, former_boot=former)
+            self.publishers.note_source(publisher, publisher.source or descriptor.source)
             if not publisher.announced:
                 presence = presence_path(client, descriptor.cell if descriptor.members else None)
                 self.missing.hear(TopicClass.PUBLISHER, presence)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline.doubts import TelemetryDoubts
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.sources.contests import Contests
-    from trnfleet.monitor.sources.publishers import Publishers
+    from trnfleet.monitor.sources.publishers import Publishers, PublisherState
     from trnfleet.monitor.sources.watches import Watches
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.jobs import Jobs
@@ -364,19 +364,21 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     if publishers.announce(state, online=is_online):
         # A new boot may have begun its time again.
         receiver.timebase.restart(client)
-    _note_backlog(publishers, state.number, decode_message(envelope.payload, HostMessage, limits))
+    _note_host(publishers, state, decode_message(envelope.payload, HostMessage, limits))
     presence = Presence.ONLINE if publishers.is_client_online(client) else Presence.OFFLINE
     publishers.traffic.announce(
         publishers.traffic.row_of(client), presence, message.boot if is_online else "", now_s
     )
 
 
-def _note_backlog(publishers: Publishers, number: int, message: HostMessage) -> None:
-    """Note which ticks of a boot come as backlog."""
-    publishers.backlogs.pop(number, None)
+def _note_host(publishers: Publishers, state: PublisherState, message: HostMessage) -> None:
+    """Note what a host says of itself: its kind of source, and which ticks come as backlog."""
+    if message.source:
+        publishers.note_source(state, message.source)
+    publishers.backlogs.pop(state.number, None)
     if message.backlog is not None:
         first, last = message.backlog
-        publishers.backlogs[number] = range(first, last + 1)
+        publishers.backlogs[state.number] = range(first, last + 1)
 
 
 def _forget_publisher(receiver: Receiver, cell: str, client: str, now_s: float) -> None:

@@ -290,6 +290,14 @@ class CompactDescriptor(NamedTuple):
             relay_boot="" if forwarded is None else sys.intern(forwarded.boot),
         )
 
+    @property
+    def source(self) -> str:
+        """Kind of source, where the publisher's presence names none."""
+        if self.members:
+            return "relay"
+        clock = self.clock
+        return "replay" if clock.is_replay else "sim" if clock.is_simulated else "host"
+
     def whole(self) -> Descriptor:
         """Return the full descriptor, of telemetry."""
         instances, origin, clock, forwarded = _REST.decode(self.rest)

@@ -32,6 +32,8 @@ class PublisherState:
     """Whether the publisher has announced this boot; else only a descriptor names it."""
     described: bool = False
     """Whether a descriptor has named it."""
+    source: str = ""
+    """Kind of source, as its presence or its descriptor says."""
 
 
 class KeptBoots(NamedTuple):
@@ -89,6 +91,7 @@ class Publishers:
         self._rows: NDArray[np.int64] | None = None
         self._names: dict[int, str] | None = None
         self._boots_online: set[str] | None = None
+        self._sources: dict[int, str] | None = None
         self.backlogs: dict[int, range] = {}
         """Sequence numbers that come as backlog, by the number of the boot."""
         self.traffic = PublisherTraffic()
@@ -169,6 +172,7 @@ class Publishers:
             self._note_presence(client, [state])
         if described and not state.described:
             state.described = True
+            self._sources = None
             self._nameless.pop((client, boot), None)
             self._undescribed.change(client, -1)
         return state
@@ -304,6 +308,20 @@ class Publishers:
             self._names = {state.number: client for (client, _), state in self._boots.items()}
         return self._names
 
+    def note_source(self, state: PublisherState, source: str) -> None:
+        """Note the kind of source that a boot is."""
+        if state.source != source:
+            state.source = source
+            self._sources = None
+
+    def sources(self) -> dict[int, str]:
+        """Return the kind of source of each described boot, by number; not to be changed."""
+        if self._sources is None:
+            self._sources = {
+                state.number: state.source for state in self._boots.values() if state.described
+            }
+        return self._sources
+
     def clients(self) -> dict[str, bool]:
         """Return whether each client is online in any boot.
 
@@ -333,11 +351,11 @@ class Publishers:
             self._presence[state.number] = is_gone or self.is_online(state)
 
     def _forget_figures(self) -> None:
-        self._presence = self._clients = self._boots_online = None
+        self._presence = self._clients = self._boots_online = self._sources = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickles, without derived data."""
-        derived = ("_presence", "_clients", "_rows", "_names", "_boots_online")
+        derived = ("_presence", "_clients", "_rows", "_names", "_boots_online", "_sources")
         return self.__dict__ | dict.fromkeys(derived)
 
     def drop(self, unnamed: Iterable[tuple[str, str]]) -> Renumbering:

@@ -343,6 +343,7 @@ class AgentHost:
             tuple(f"{name}: {reason}"[:200] for name, reason in sorted(self._problems.items()))[
                 :16
             ],
+            source="agent",
         )
         is_changed = facts != self._telemetry.presence_facts
         self._telemetry.presence_facts = facts

@@ -42,7 +42,6 @@ from trnfleet.wire.messages import (
     REPEAT_S,
     EventMessage,
     HostMessage,
-    PublisherMessage,
     decode_message,
     message_envelope,
 )
@@ -546,7 +545,7 @@ class Scraper:
         return message_envelope(topic, message, retain=False)
 
     def _presence(self, state: Literal["online", "offline"]) -> Envelope:
-        message = PublisherMessage(client=self.client_id, state=state, boot=self._boot)
+        message = HostMessage(client=self.client_id, state=state, boot=self._boot, source="scrape")
         topic = build_topic(
             self._request.fleet, TopicClass.PUBLISHER, self.client_id, self._request.root
         )

@@ -22,6 +22,7 @@ STATE = "state"
 CHIPS = "chips"
 SPARK = "spark"
 JOB = "job"
+SOURCE = "source"
 SPARK_FIELD = "nc_util_pct"
 NAME_MIN = 21
 NAME_MAX = 36
@@ -77,13 +78,14 @@ _UNITS = {"degC": "°C", "TFLOP/s/W": "", "events": "total"}
 _OTHER_CELLS = {"degC": 5}
 SCALED_CELLS = {"W": 7, "bytes/s": 9, "bytes": 8, "TFLOP/s": 12}
 """Units shown in the cells with their prefix, and the cells per value."""
-_SPARK_RANK = 6
+_SPARK_RANK = _SOURCE_RANK = 6
 _JOB_RANK = 9
 _CHIPS_RANK = 15
 """When these columns come in, among the ranks of `metric_display`."""
 _STATE_WIDTH = 17
 _SPARK_WIDTH = 20
 _SPARK_MAX = 62
+_SOURCE_WIDTH = 8
 _JOB_WIDTH = 18
 _JOB_MAX = 34
 
@@ -96,8 +98,9 @@ class _Places(NamedTuple):
 
 
 def _places() -> _Places:
-    order: list[str] = [STATE, CHIPS]
+    order: list[str] = [STATE, SOURCE, CHIPS]
     ranks: dict[str, int] = {STATE: 0, CHIPS: _CHIPS_RANK, SPARK: _SPARK_RANK, JOB: _JOB_RANK}
+    ranks[SOURCE] = _SOURCE_RANK
     for shown in TREE:
         order.append(shown.field.key)
         ranks[shown.field.key] = LAST if shown.display.tree is None else shown.display.tree
@@ -114,14 +117,15 @@ _SHOWN = {shown.field.key: shown for shown in TREE}
 
 
 @lru_cache(maxsize=16)
-def plan(width: int, unknown: frozenset[str] = frozenset()) -> TreePlan:
+def plan(width: int, unknown: frozenset[str] = frozenset({SOURCE})) -> TreePlan:
     """Return the columns for a width in cells.
 
     Where the width is too small, the first columns stay.
 
     Args:
         width: Cells.
-        unknown: Fields that no source can know. They have no column.
+        unknown: Keys without a column: fields that no source can know, and the source where there
+            is one kind.
     """
     gap = 2 if width >= COMFORTABLE else 1
     made = {key: _column(key, gap) for key in _PLACES.left_to_right}
@@ -134,8 +138,8 @@ def plan(width: int, unknown: frozenset[str] = frozenset()) -> TreePlan:
             if rank <= TREE_CORE:
                 break
             continue
-        # The chart is for terminals that are wide, not for the last free cells of narrow ones.
-        if key != SPARK or width >= COMFORTABLE:
+        # Chart and source are for wide terminals, not for the last free cells of narrow ones.
+        if key not in {SPARK, SOURCE} or width >= COMFORTABLE:
             chosen.add(key)
             left -= made[key].width
     name = NAME_MIN + min(left, NAME_MAX - NAME_MIN)
@@ -163,6 +167,8 @@ def _column(key: str, gap: int, more: int = 0) -> TreeColumn:
         return TreeColumn(key, "state", "", _STATE_WIDTH - 1 + gap)
     if key == CHIPS:
         return TreeColumn(key, "chips", "live", 9 + gap)
+    if key == SOURCE:
+        return TreeColumn(key, "source", "", _SOURCE_WIDTH - 2 + gap)
     if key == JOB:
         return TreeColumn(key, "job", "", _JOB_WIDTH + more)
     if key == SPARK:

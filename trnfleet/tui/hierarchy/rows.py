@@ -275,6 +275,8 @@ class TreeRows:
             )
         if column.key == columns.CHIPS:
             return right(self._chips(node), width), None
+        if column.key == columns.SOURCE:
+            return " " + fit(self.source(node), width - 1), theme.QUIET
         return "  " + fit(self.job(node), width - 2), theme.QUIET
 
     def _name(self, row: TreeRow) -> str:
@@ -382,6 +384,17 @@ class TreeRows:
         """Return the problems of the fleet, and where it is heard."""
         where = where_text(self._context.live, self._context.clock.monotonic_s())
         return f"{self._signs() or 'OK'}  {where}"
+
+    def source(self, node: Node) -> str:
+        """Return the kind of source of a node's instances; `mixed` for several."""
+        if node.level is Level.CORE:
+            return ""
+        store = self._monitor.store
+        covered = store.layout.instance_range(node)
+        sources = self._monitor.ingest.publishers.sources()
+        boots = np.unique(store.publisher_of[covered.start : covered.stop]).tolist()
+        kinds = {sources.get(boot, "") for boot in boots}
+        return plain(kinds.pop()) if len(kinds) == 1 else "mixed"
 
     def job(self, node: Node, *, is_segment: bool = False) -> str:
         """Return a node's only job, or the number of its jobs.
@@ -527,9 +540,10 @@ def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) 
                 *((chips[number], live[number]) if has_counts else (None, None)),
                 *(column[number] for column in figures),
                 reader.job(node, is_segment=True),
+                reader.source(node),
                 names.segment(node_path(layout, node)),
                 reader.job(node),
             ]
     figures_of = (titled(shown.field.key, shown.field.unit) for shown in TREE)
-    titles = (*_FIRST, *figures_of, "job", "display name", "display name of the job")
+    titles = (*_FIRST, *figures_of, "job", "source", "display name", "display name of the job")
     return ExportTable(titles, table, index.rows if index.rows > MOST_ROWS else 0)

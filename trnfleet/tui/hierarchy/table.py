@@ -100,6 +100,8 @@ class TreeTable(CursorList[str]):
     def plan(self) -> columns.TreePlan:
         announced = self._frame.summary.announced
         unknown = [shown.field.key for shown in TREE if not announced.knows(shown.field.parts)]
+        if len(set(self._monitor.ingest.publishers.sources().values())) < 2:
+            unknown.append(columns.SOURCE)
         return columns.plan(self.line_width, frozenset(unknown))
 
     @property

@@ -58,6 +58,7 @@ CHIP_COLUMNS = Columns(
         Column("job"),
         _STATE,
         Column("type", aliases=("instance_type",)),
+        Column("source"),
         Column("reservation", aliases=("block",)),
         Column("at", Kind.PLACE),
         *(
@@ -108,7 +109,7 @@ class ChipTable:
         return bool(query.columns - {"type", "at"}) or bool(query.parts)
 
     def _is_of_chips(self, query: Filter) -> bool:
-        of_instances = {"job", "type", "reservation", "at"}
+        of_instances = {"job", "type", "source", "reservation", "at"}
         if query.columns - of_instances:
             return True
         return any(_CHIP in _expanded(part) for part in query.parts) or any(
@@ -238,6 +239,10 @@ class ChipTable:
         if column == "type":
             kinds = np.array([fits(kind.name) for kind in layout.types], np.bool_)
             mask = kinds[layout.instance_type] if len(kinds) else np.zeros(0, np.bool_)
+        elif column == "source":
+            sources = self._monitor.ingest.publishers.sources()
+            boots = [number for number, source in sources.items() if fits(source)]
+            mask = np.isin(store.publisher_of, boots)
         elif column == "job":
             names = self._monitor.ingest.names
             given = self._monitor.ingest.jobs
