@@ -30,7 +30,7 @@ from trnfleet.domain.quantities import (
 )
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
-from trnfleet.monitor.goodput import goodput_facts, goodput_text
+from trnfleet.monitor.goodput import fix_first, goodput_facts, goodput_text
 from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.monitor.problems import texts
@@ -259,7 +259,7 @@ class KnownFleet:
             *_relay_rows(self._relays),
             *_figure_rows(summary),
             ("jobs", _jobs_text(self.monitor.ingest.job_table)),
-            ("goodput", goodput_text(self.monitor.goodput.report())),
+            *_goodput_rows(self.monitor),
             ("pipeline", _losses_text(summary)),
             *pipeline_rows(self.monitor.pipeline()),
         ]
@@ -337,6 +337,14 @@ class KnownFleet:
             unknown = "unknown: no watch is online; problems are by thresholds of the moment"
             rows.append(("alerts", unknown))
         return rows
+
+
+def _goodput_rows(monitor: Monitor) -> Rows:
+    """Return goodput, and the most expensive losses."""
+    report = monitor.goodput.report()
+    losses = [texts.loss_text(loss, monitor.ingest.names) for loss in fix_first(report)[:3]]
+    labels = ["fix first", *[""] * len(losses)]
+    return [("goodput", goodput_text(report)), *zip(labels, losses, strict=False)]
 
 
 def _relay_facts(relay: WatchPresence) -> dict[str, Any]:

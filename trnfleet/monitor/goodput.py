@@ -40,7 +40,7 @@ from trnfleet.monitor.reservations.table import HOLDS_NOW, IDLE_BELOW_PCT
 from trnfleet.monitor.reservations.usage import GAP_S, HOUR_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,6 +58,8 @@ MINUTES = 60
 MOST_JOBS = 62
 """Most jobs with sums of their own, 100 kB each: the largest shipped fleet has 48. Ended ones make
 room; then the rest is together."""
+MOST_PARTS = 500
+"""Most parts of causes by name, 1 kB each. The smallest makes room."""
 LEAST_PCT = 0.05
 """Smallest share of a cause in text: less would be shown as 0.0 %."""
 NO_JOB = ""
@@ -68,6 +70,13 @@ _START = 0
 """Span of the sums since the start; the others are minutes."""
 _SECONDS = 0
 """Unit of sums; the other one is USD."""
+LOST = [
+    cause
+    for cause in TimeCause
+    if cause not in {TimeCause.PRODUCTIVE, TimeCause.HEADROOM, TimeCause.UNSPLIT}
+]
+"""Causes whose time is lost."""
+UNEXPLAINED = "unexplained slow time"
 _AT_WORK = {TimeCause.PRODUCTIVE, TimeCause.SLOW, TimeCause.UNSPLIT}
 
 
@@ -80,6 +89,14 @@ class PaidTime(NamedTuple):
     """Price of the same, as far as it is known."""
     unpriced_s: float
     """Instance-seconds without a known price."""
+
+
+class Part(NamedTuple):
+    """Part of the paid time of one cause."""
+
+    seconds: float
+    """Instance-seconds."""
+    usd: float
 
 
 class JobTime(NamedTuple):
@@ -96,6 +113,31 @@ class JobTime(NamedTuple):
     """Whether steps of the window may still be lost."""
     written_off_s: float
     """Instance-seconds of steps made before the window and lost in it; not part of it."""
+    parts: Mapping[TimeCause, Mapping[str, Part]]
+    """Parts by cause, for `by`."""
+
+    def by(self, cause: TimeCause) -> Mapping[str, Part]:
+        """Return the time of a cause in parts that add up, the rest under an empty name.
+
+        Slow time, recovery and lost work are by the cause in the job's alert, such as
+        `uc1/us-0001/trn2u-0001-2/chip06 (straggler)`; idle time without a job is by reservation.
+        """
+        if cause in self.parts:
+            return self.parts[cause]
+        part = Part(float(self.paid.seconds[cause]), float(self.paid.usd[cause]))
+        return {"": part} if part.seconds else {}
+
+
+class Loss(NamedTuple):
+    """Lost time with one cause, for a list of what to fix first."""
+
+    what: str
+    """Name of an alert or event, else a cause of time."""
+    place: str
+    """Its address or reservation; empty without one."""
+    jobs: tuple[str | None, ...]
+    """Jobs that lost the time; None for jobs without sums of their own."""
+    part: Part
 
 
 class GoodputReport(NamedTuple):
@@ -129,6 +171,8 @@ class Goodput:
         """Whether a job was in a checkpoint at the last sample, by slot."""
         self._measured: dict[int, IdealStep] = {}
         """Measured ideal step times by slot."""
+        self._parts: dict[tuple[int, TimeCause, str], NDArray[np.float64]] = {}
+        """Spans x (seconds, USD) by slot, cause and name."""
         self._paid: _PaidInstances | None = None
         self._quarantined: set[str] = set()
         self._events_seen = 0
@@ -137,7 +181,7 @@ class Goodput:
     @property
     def nbytes(self) -> int:
         """Bytes of the sums."""
-        return self._sums.nbytes
+        return self._sums.nbytes + sum(part.nbytes for part in self._parts.values())
 
     def watch(
         self,
@@ -148,6 +192,7 @@ class Goodput:
         events: Events,
         moment: Moment,
         *,
+        job_causes: Mapping[str, str],
         is_cut_off: bool,
     ) -> None:
         """Add the time since the last sample.
@@ -162,6 +207,7 @@ class Goodput:
             reservations: Reserved capacity.
             events: Those of quarantines.
             moment: The fleet's time.
+            job_causes: What alerts name as cause of jobs' trouble, by job.
             is_cut_off: Whether nothing can be heard.
         """
         table = reservations.table()
@@ -183,7 +229,7 @@ class Goodput:
         self._lasts_s[spans] += lasted_s
         messages = [jobs.by_key.get(name) for name in jobs.placed]
         slots = self._slots_of(jobs)
-        instances = self._instances(
+        instances, idle = self._instances(
             store, rollups, messages, table, moment.time_ns, is_heard=is_heard
         )
         own = np.flatnonzero(slots[:-1] != _OTHERS)
@@ -199,9 +245,14 @@ class Goodput:
         )
         for span in spans:
             np.add.at(self._sums[:, span], slots, added.swapaxes(0, 1))
+        if job_causes:
+            self._add_troubled(spans, jobs, slots, instances * lasted_s, job_causes)
+        for name, amount in idle.items():
+            self._add_part(spans, (0, TimeCause.IDLE, name), amount * lasted_s)
         for number in np.flatnonzero(change.lost).tolist():
             lost = heard[:, own[number]] * change.lost[number]
-            self._lose(int(slots[own[number]]), lost)
+            cause = job_causes.get(jobs.placed[own[number]], "")
+            self._lose(int(slots[own[number]]), lost, cause)
 
     def report(self, minutes: int | None = None) -> GoodputReport:
         """Return the paid time since the start, or over the last minutes, begun ones included."""
@@ -215,6 +266,11 @@ class Goodput:
         time = split_steps(sums, np.where(is_long, ideal_s, np.nan)[:, None])
         names: dict[int, str | None] = {slot: name for name, slot in self._slots.items()}
         names[_OTHERS] = None
+        parts: dict[int, dict[TimeCause, dict[str, NDArray[np.float64]]]] = {}
+        for (slot, cause, name), part in self._parts.items():
+            if part[spans, _SECONDS].any():
+                amount = part[spans].sum(axis=0)
+                parts.setdefault(slot, {}).setdefault(cause, {})[name] = amount
         jobs = [
             JobTime(
                 name,
@@ -226,6 +282,10 @@ class Goodput:
                     and sums[slot, _SECONDS, Sum.CHECKPOINTS] < LEAST_CHECKPOINTS
                 ),
                 float(np.nan_to_num(sums[slot, _SECONDS, Sum.WRITTEN_OFF] * ideal_s[slot])),
+                {
+                    cause: _bounded(named, time[slot, :, cause])
+                    for cause, named in parts.get(slot, {}).items()
+                },
             )
             for slot, name in names.items()
             if time[slot, _SECONDS].any()
@@ -245,10 +305,10 @@ class Goodput:
         now_ns: int,
         *,
         is_heard: bool,
-    ) -> NDArray[np.float64]:
+    ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
         """Return instances, and their price in USD a second, by cause.
 
-        (Instances, USD) x (jobs, none) x columns.
+        (Instances, USD) x (jobs, none) x columns; and those idle without a job, by reservation.
         """
         count = len(messages)
         layout = store.layout
@@ -297,7 +357,54 @@ class Goodput:
             serving = serving[causes[serving] < 0]
         share = 1.0 - total[serving] / (100.0 * cores[serving])
         _move(made, paid, serving, jobs[numbers[serving]], TimeCause.HEADROOM, share)
-        return made
+        idle = paid.free[causes[paid.free] < 0]
+        blocks = np.stack(
+            [
+                np.bincount(paid.blocks[idle], weight[idle], len(paid.names) + 1)
+                for weight in paid.weights
+            ],
+            axis=1,
+        )
+        return made, {
+            paid.names[number]: blocks[number]
+            for number in np.flatnonzero(blocks[:-1, _SECONDS]).tolist()
+        }
+
+    def _add_troubled(
+        self,
+        spans: list[int],
+        jobs: Jobs,
+        slots: NDArray[np.int64],
+        instances: NDArray[np.float64],
+        job_causes: Mapping[str, str],
+    ) -> None:
+        """Add slow time and recovery of jobs with a known cause."""
+        numbers = {name: number for number, name in enumerate(jobs.placed)}
+        ideal_s = self._ideal_s()
+        for name in job_causes.keys() & numbers.keys() & jobs.by_key.keys():
+            slot = int(slots[numbers[name]])
+            time = instances[:, numbers[name]]
+            step_s = jobs.by_key[name].step_time_s
+            slow = time[:, TimeCause.SLOW]
+            if step_s is not None and step_s > ideal_s[slot]:
+                slow = slow + time[:, TimeCause.UNSPLIT] * (1.0 - ideal_s[slot] / step_s)
+            for cause, amount in (
+                (TimeCause.SLOW, slow),
+                (TimeCause.RECOVERY, time[:, TimeCause.RECOVERY]),
+            ):
+                self._add_part(spans, (slot, cause, job_causes[name]), amount)
+
+    def _add_part(
+        self, spans: list[int], key: tuple[int, TimeCause, str], amount: NDArray[np.float64]
+    ) -> None:
+        if not amount[_SECONDS]:
+            return
+        parts = self._parts
+        if key not in parts:
+            if len(parts) >= MOST_PARTS:
+                del parts[min(parts, key=lambda known: parts[known][_START, _SECONDS])]
+            parts[key] = np.zeros((1 + MINUTES, 2))
+        parts[key][spans] += amount
 
     def _steps(
         self,
@@ -341,8 +448,9 @@ class Goodput:
         """Return the state for pickles, without derived data."""
         return {**self.__dict__, "_paid": None}
 
-    def _lose(self, slot: int, lost: NDArray[np.float64]) -> None:
+    def _lose(self, slot: int, lost: NDArray[np.float64], job_cause: str) -> None:
         """Move steps from kept to lost: the newest ones, in the minutes in which they were made."""
+        ideal_s = self._ideal_s()[slot]
         spans = [1 + (self._minute - ago) % MINUTES for ago in range(MINUTES)]
         for some in ([_START], spans):
             left = lost.copy()
@@ -352,6 +460,8 @@ class Goodput:
                 sums[:, Sum.KEPT] -= moved
                 sums[:, Sum.LOST] += moved
                 left -= moved
+                if job_cause and ideal_s > 0:
+                    self._add_part([span], (slot, TimeCause.LOST_WORK, job_cause), moved * ideal_s)
 
     def _follow_quarantines(self, events: Events, layout: Layout) -> None:
         for event in events.since(self._events_seen):
@@ -367,13 +477,16 @@ class Goodput:
     def _span_of(self, time_ns: int) -> int:
         """Return the span of a minute, and empty the spans it replaces."""
         minute = time_ns // MINUTE_NS
-        stale = range(max(self._minute + 1, minute - MINUTES + 1), minute + 1)
+        minutes = range(max(self._minute + 1, minute - MINUTES + 1), minute + 1)
         if minute < self._minute:
             # Time has gone back: what was later has not happened.
-            stale = range(minute + 1, min(self._minute, minute + MINUTES) + 1)
-        for other in stale:
-            self._sums[:, 1 + other % MINUTES] = 0.0
-            self._lasts_s[1 + other % MINUTES] = 0.0
+            minutes = range(minute + 1, min(self._minute, minute + MINUTES) + 1)
+        if minutes:
+            stale = [1 + other % MINUTES for other in minutes]
+            self._sums[:, stale] = 0.0
+            self._lasts_s[stale] = 0.0
+            for part in self._parts.values():
+                part[stale] = 0.0
         self._minute = minute
         return 1 + minute % MINUTES
 
@@ -395,6 +508,9 @@ class Goodput:
                 slot = self._slots.pop(ended.pop(0))
                 self._settle(slot)
                 self._sums[_OTHERS] += self._sums[slot]
+                for key in [key for key in self._parts if key[0] == slot]:
+                    part = self._parts.pop(key)
+                    self._parts[_OTHERS, *key[1:]] = part + self._parts.get((_OTHERS, *key[1:]), 0)
                 self._forget(slot)
                 self._slots[name] = slot
         return np.array([*(self._slots.get(name, _OTHERS) for name in jobs.placed), 0], np.int64)
@@ -433,8 +549,34 @@ class Goodput:
 
 def lost_of(time: NDArray[np.float64]) -> float:
     """Return the part of paid time or money that is neither progress nor headroom."""
-    return float(
-        time.sum() - time[TimeCause.PRODUCTIVE] - time[TimeCause.HEADROOM] - time[TimeCause.UNSPLIT]
+    return float(time[LOST].sum())
+
+
+def fix_first(report: GoodputReport) -> list[Loss]:
+    """Return the lost time by what would have to be fixed, the most expensive first.
+
+    A cause that alerts name has one entry for all jobs. The entries add up to the lost time.
+    """
+    losses: dict[tuple[str, str, str | None], Loss] = {}
+    for job in report.jobs:
+        own = [] if job.job == NO_JOB else [job.job]
+        for cause in LOST:
+            for name, part in job.by(cause).items():
+                what = cause.label
+                place = name
+                if name and cause is not TimeCause.IDLE:
+                    place, _, what = name.removesuffix(")").partition(" (")
+                elif cause is TimeCause.SLOW:
+                    what = UNEXPLAINED
+                key = what, place, job.job if not name else NO_JOB
+                known = losses.get(key, Loss(what, place, (), Part(0.0, 0.0)))
+                losses[key] = known._replace(
+                    jobs=tuple(dict.fromkeys([*known.jobs, *own])),
+                    part=Part(known.part.seconds + part.seconds, known.part.usd + part.usd),
+                )
+    return sorted(
+        losses.values(),
+        key=lambda loss: (-loss.part.usd, -loss.part.seconds, loss.what, loss.place),
     )
 
 
@@ -443,6 +585,16 @@ def goodput_facts(report: GoodputReport) -> dict[str, Any]:
     return {
         "lasts_s": report.lasts_s,
         **_paid_facts(report.fleet),
+        "fix_first": [
+            {
+                "what": loss.what,
+                "place": loss.place,
+                "jobs": [job for job in loss.jobs if job is not None],
+                "lost_s": loss.part.seconds,
+                "lost_usd": _known_usd(report.fleet, loss.part.usd),
+            }
+            for loss in fix_first(report)
+        ],
         "limits": {"ttft_s": TTFT_LIMIT_S, "tpot_s": TPOT_LIMIT_S},
         "jobs": [
             {
@@ -455,6 +607,14 @@ def goodput_facts(report: GoodputReport) -> dict[str, Any]:
                 else ("plan" if job.is_planned else "steps"),
                 "provisional": job.is_provisional,
                 "written_off_s": job.written_off_s,
+                "slow_by": [
+                    {
+                        "cause": name or None,
+                        "lost_s": part.seconds,
+                        "lost_usd": _known_usd(job.paid, part.usd),
+                    }
+                    for name, part in job.by(TimeCause.SLOW).items()
+                ],
             }
             for job in report.jobs
         ],
@@ -481,6 +641,11 @@ def goodput_text(report: GoodputReport) -> str:
     return text
 
 
+def _known_usd(paid: PaidTime, usd: float) -> float | None:
+    """Return an amount, unless no time that it may be of has a price."""
+    return usd if paid.unpriced_s < paid.seconds.sum() else None
+
+
 def _paid_facts(paid: PaidTime) -> dict[str, Any]:
     seconds = paid.seconds
     is_priced = paid.unpriced_s < seconds.sum()
@@ -493,6 +658,23 @@ def _paid_facts(paid: PaidTime) -> dict[str, Any]:
         "lost_usd": lost_of(paid.usd) if is_priced else None,
         "usd": {cause.key: float(paid.usd[cause]) for cause in TimeCause} if is_priced else None,
         "unpriced_s": paid.unpriced_s,
+    }
+
+
+def _bounded(
+    parts: Mapping[str, NDArray[np.float64]], total: NDArray[np.float64]
+) -> dict[str, Part]:
+    """Return parts of (seconds, USD) and the rest, together no more than all of it.
+
+    Slow time is known by the step only, and by the second what may explain it.
+    """
+    named: NDArray[np.float64] = np.sum([*parts.values()], axis=0)
+    share = np.divide(total, named, out=np.ones(2), where=named > total)
+    rest = np.maximum(total - named * share, 0.0)
+    return {
+        name: Part(*amount.tolist())
+        for name, amount in [*((name, part * share) for name, part in parts.items()), ("", rest)]
+        if amount[_SECONDS]
     }
 
 
@@ -520,6 +702,10 @@ class _PaidInstances(NamedTuple):
     """The same of reserved instances without a description."""
     unpriced: NDArray[np.float64]
     """Instances without a known price by job."""
+    names: list[str]
+    """Active reservations."""
+    blocks: NDArray[np.int64]
+    """Number of each row's reservation; the number of them for none."""
 
     def is_of(
         self, store: Store, count: int, reservations: Sequence[Reservation], now_ns: int
@@ -570,7 +756,7 @@ def _paid_instances(
     usd = np.full(len(paid), np.nan)
     members = np.concatenate(([0], np.cumsum(layout.members)))
     missing = np.zeros(3)
-    active = []
+    active: list[Reservation] = []
     edges_ns = [now_ns + HOUR_NS]
     for reservation in reservations:
         is_active = reservation.message.state.value in HOLDS_NOW
@@ -581,8 +767,9 @@ def _paid_instances(
             continue
         for rows in reservation.rows:
             paid[rows.start : rows.stop] = 0.0
+    blocks = np.full(len(paid), len(active), np.int64)
     # A block that follows another has the same instances.
-    for reservation in active:
+    for number, reservation in enumerate(active):
         message = reservation.message
         price = np.nan
         if reservation.fee_per_h is not None and message.instances and message.currency == "USD":
@@ -591,6 +778,7 @@ def _paid_instances(
         for rows in reservation.rows:
             paid[rows.start : rows.stop] = layout.members[rows.start : rows.stop]
             usd[rows.start : rows.stop] = price
+            blocks[rows.start : rows.stop] = number
             described += int(members[rows.stop] - members[rows.start])
         rest = max(message.instances - described, 0)
         missing += rest, np.nan_to_num(rest * price), rest * np.isnan(price)
@@ -609,4 +797,6 @@ def _paid_instances(
         np.stack([np.bincount(numbers, weight, count + 1) for weight in weights]),
         missing[:2],
         unpriced,
+        [reservation.message.id for reservation in active],
+        blocks,
     )

@@ -648,6 +648,7 @@ class Monitor:
                     self.reservations,
                     self.events,
                     moment,
+                    job_causes=self.alerts.job_causes(),
                     is_cut_off=self.reachability.is_cut_off,
                 )
             self.pipeline()

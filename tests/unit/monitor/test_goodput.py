@@ -12,9 +12,12 @@ from trnfleet.monitor.goodput import (
     NO_JOB,
     GoodputReport,
     JobTime,
+    fix_first,
     goodput_facts,
     goodput_text,
+    lost_of,
 )
+from trnfleet.monitor.problems.texts import loss_text
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
@@ -280,3 +283,74 @@ async def test_what_is_not_known_is_null_in_json_and_not_said_in_text() -> None:
         "0.0 % over 10 s: idle reserved 50.0 %, headroom 50.0 %;"
         " paid 0.14 USD for the part with a price, lost 0.00"
     )
+
+
+async def test_slow_time_is_by_the_cause_that_alerts_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the slow time that there is, with the rest unexplained, and jobs of a cause together.
+
+    Recovery and lost work have the cause of the failure.
+    """
+    feed = live_feed()
+    causes: dict[str, str] = {}
+    monkeypatch.setattr(feed.monitor.alerts, "job_causes", lambda: causes)
+    train(feed, 0.0)
+    await seconds(feed, 8)
+    causes["train"] = causes["serve"] = "uc1/us-0001/trn2u-0001-2/chip06 (straggler)"
+    job(feed, "serve", SERVING, kind="inference", tpot_s=2 * TPOT_LIMIT_S)
+    feed.set("nc_util_pct", 100.0)
+    train(feed, 3.0, step_time_s=4.0)
+    await seconds(feed, 8)
+    by = only(feed, "train").by(TimeCause.SLOW)
+    assert {name: part.seconds for name, part in by.items()} == {
+        "uc1/us-0001/trn2u-0001-2/chip06 (straggler)": 16.0,
+        "": 24.0,
+    }
+    causes["train"] = "uc1/us-0001/trn2u-0001-0/chip01 (hbm)"
+    train(feed, 2.0, 1.0, state="failed")
+    await seconds(feed, 4)
+    made = report(feed)
+    losses = {loss_text(loss): loss for loss in fix_first(made)}
+    assert [*losses] == [
+        "0.02 h  straggler trn2u-0001-2/chip06, train, serve",
+        "0.01 h  hbm trn2u-0001-0/chip01, train",
+        "0.01 h  unexplained slow time, train",
+    ]
+    assert [loss.part.seconds for loss in losses.values()] == [64.0, 24.0, 24.0]
+    assert sum(loss.part.seconds for loss in losses.values()) == lost_of(made.fleet.seconds)
+    for each in made.jobs:
+        for cause in TimeCause:
+            parts = [part.seconds for part in each.by(cause).values()]
+            assert sum(parts) == pytest.approx(each.paid.seconds[cause])
+    (facts,) = (one for one in goodput_facts(made)["jobs"] if one["job"] == "train")
+    assert [one["cause"] for one in facts["slow_by"]] == [name or None for name in by]
+
+
+async def test_explained_time_is_at_most_the_slow_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = live_feed()
+    cause = {"train": "uc1/us-0001 (rack_overheat)"}
+    monkeypatch.setattr(feed.monitor.alerts, "job_causes", lambda: cause)
+    train(feed, 0.0, step_time_s=20.0)
+    await seconds(feed, 10)
+    train(feed, 4.0, step_time_s=20.0)
+    await seconds(feed, 1)
+    by = only(feed, "train").by(TimeCause.SLOW)
+    assert {name: part.seconds for name, part in by.items()} == {
+        "uc1/us-0001 (rack_overheat)": time_of(feed, "train")["slow"]
+    }
+
+
+async def test_idle_time_is_by_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_PARTS", 1)
+    feed = live_feed(standalone(3))
+    feed.set("nc_util_pct", 0.0)
+    feed.receive([feed.reservation("cb-1", HOST)])
+    await seconds(feed, 36)
+    assert [loss_text(loss) for loss in fix_first(report(feed))] == [
+        "1.00 USD  idle reserved cb-1",
+        "0.02 h  idle reserved",
+    ]
+    assert goodput_facts(report(feed))["fix_first"][0]["lost_usd"] == pytest.approx(1.0)
+    feed.receive([feed.reservation("cb-2", "uc1/standalone/trn2-0002")])
+    await seconds(feed, 2)
+    (idle,) = report(feed).jobs
+    assert {*idle.by(TimeCause.IDLE)} == {"cb-2", ""}, "the smallest part made room"

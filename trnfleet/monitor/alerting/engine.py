@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import Rule, inhibitors
-from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.alerts.signals import JOB_SLOWDOWN, Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import Scope as MetricScope
@@ -232,6 +232,22 @@ class Alerts:
                 if usual is not None:
                     return usual
         return None
+
+    def job_causes(self) -> dict[str, str]:
+        """Return the probable cause of each troubled job, by the firing alert about it.
+
+        Without one, by an alert of a rule that asks whether the job is slow.
+        """
+        own: dict[str, str] = {}
+        others: dict[str, str] = {}
+        for alert in self.active():
+            if alert.fired_ns is None:
+                break
+            if alert.rule.scope is Scope.JOB and alert.cause:
+                own.setdefault(alert.target, alert.cause)
+            elif alert.job and any(part.figure == JOB_SLOWDOWN for part in alert.rule.conditions):
+                others.setdefault(alert.job, f"{alert.place} ({alert.name})")
+        return others | own
 
     def learn_before(self, before: Alerts) -> None:
         """Copy the usual values of jobs from an earlier evaluation."""

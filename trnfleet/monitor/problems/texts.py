@@ -18,6 +18,7 @@ from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
+    from trnfleet.monitor.goodput import Loss
     from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, ProblemCounts
 
 NONE = "No problems"
@@ -116,6 +117,14 @@ def _slowed_text(impact: JobImpact, names: Names) -> str:
     if impact.slowdown_pct is not None:
         return f"{words} step {signed_percent(impact.slowdown_pct)}"
     return words if impact.state in {"", "running"} else f"{words} {plain(impact.state, 32)}"
+
+
+def loss_text(loss: Loss, names: Names = NO_NAMES) -> str:
+    """Return a loss in a line, such as `12.40 USD  straggler trn2-0002/chip11, finetune-8b`."""
+    amount = f"{loss.part.usd:,.2f} USD" if loss.part.usd else f"{loss.part.seconds / 3_600:,.2f} h"
+    where = plain(short_address(names.address(loss.place)), LONGEST)
+    jobs = ["other jobs" if job is None else names.job(job) for job in loss.jobs]
+    return f"{amount}  {', '.join([f'{plain(loss.what)} {where}'.rstrip(), *jobs])}"
 
 
 def owner_text(problem: Problem, now_ns: int) -> str:

@@ -466,3 +466,22 @@ def test_a_layout_that_changes_in_the_middle_leaves_no_alert_out() -> None:
     bench.play(2)
 
     assert len(bench.alerts.active()) == 500
+
+
+def test_a_job_has_the_cause_of_its_own_alert_or_of_one_that_asks_about_it() -> None:
+    """None while it does not fire, nor from other alerts where it runs."""
+    failed = rule_of(name="failed", scope="job", figure="state", above=None, equals="failed")
+    slow = {"figure": "job_slowdown", "above": 1.1}
+    straggler = rule_of(name="straggler", also=[slow], **{"for": "2s"})
+    bench = AlertBench(ultraservers(1), (HOT, straggler, failed))
+    bench.job("train", US, step_time_s=2.0, ideal_step_s=1.0)
+    hot(bench)
+    bench.play(2)
+    assert bench.alerts.job_causes() == {}
+    bench.play(3)
+    assert {alert.name for alert in bench.alerts.active()} == {HOT.name, "straggler"}
+    assert bench.alerts.job_causes() == {"train": f"{CHIP} (straggler)"}
+    bench.tell("device_lost", f"{HOST}/chip01", job="train", severity=Severity.CRITICAL)
+    bench.job("train", US, state="failed")
+    bench.play(1)
+    assert bench.alerts.job_causes() == {"train": f"{HOST}/chip01 (device_lost)"}
