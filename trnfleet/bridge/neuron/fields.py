@@ -337,9 +337,11 @@ def object_of(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def number_of(value: object) -> float | None:
     """Return a valid measurement: finite and not negative."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
-        return None
-    return float(value)
+    return (
+        float(value)
+        if isinstance(value, (int, float)) and value.__class__ is not bool and 0 <= value < 1e18
+        else None
+    )
 
 
 def count_of(value: object) -> int | None:

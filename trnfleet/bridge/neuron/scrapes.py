@@ -229,11 +229,12 @@ class Scrapes:
         Raises:
             WireError: it has more than `MOST_LINES` lines.
         """
-        if text.count(b"\n") > MOST_LINES:
+        lines = text.split(b"\n", MOST_LINES + 1)
+        if len(lines) > MOST_LINES + 1:
             raise WireError(f"the page has more than {MOST_LINES:,} lines")
         names = []
         values = [b""]
-        for line in text.split(b"\n"):
+        for line in lines:
             name, labels_end, value = line.rpartition(b"} ")
             if not labels_end:
                 name, _, value = line.partition(b" ")
@@ -272,8 +273,8 @@ class Scrapes:
         Raises:
             ValueError: a line does not end in a number.
         """
-        numbers = [float(value) for value in map(values.__getitem__, names.lines)]
-        for place, number in enumerate(numbers):
+        numbers = [*map(float, map(values.__getitem__, names.lines))]
+        for place, number in enumerate(numbers) if not math.isfinite(sum(numbers)) else ():
             if not math.isfinite(number):
                 line = names.lines[place]
                 numbers[place], problem = _value(values[line].decode().strip())
@@ -463,12 +464,14 @@ class ExporterLayout:
         devices: dict[int, dict[str, Any]] = {}
         usage: dict[str, float] = {}
         host_memory: dict[str, float] = {}
+        # Most cores that a process lists are idle.
+        idle = {UTILISATION: 0.0}
         for place, value in zip(self.places, values, strict=True):
             if place is None:
                 continue
             part, key, row, series, core = place
             if part is DocumentPart.CORE:
-                cores[row][core] = {key: value * 100.0}
+                cores[row][core] = {key: value * 100.0} if value else idle
             elif part is DocumentPart.MEMORY:
                 memory[row].setdefault(core, {})[key] = value
             elif series is not None:

@@ -259,7 +259,7 @@ def _utilisation(
     for place, values in shares.items():
         # Two runtimes take turns on a core, and a period's edges may add up to a little more than
         # all of it.
-        lanes[place] = values[0] if len(values) == 1 else np.minimum(sum(values), 100.0)
+        lanes[place] = values[0] if len(values) == 1 else min(sum(values), 100.0)
     return lanes
 
 
@@ -286,7 +286,7 @@ def _tflops(
     result = chips.empty(is_known=all(runtime.cores is not None for runtime in runtimes))
     sums: dict[int, float] = {}
     for name, (chip, _), facts in cores:
-        key = next((key for key in FLOPS if facts.get(key) is not None), FLOPS[0])
+        key = FLOPS[1] if facts.get(FLOPS[0]) is None else FLOPS[0]
         flops = doubts.number(facts.get(key), f"{key} of core {name}")
         sums[chip] = sums.get(chip, 0.0) + or_nan(flops) / 1e12
     for chip, value in sums.items():
