@@ -289,15 +289,20 @@ class AgentHost:
     async def wait_documents(self, *, once: bool) -> None:
         """Wait for the first document, or until none can be expected.
 
+        A host without a known id waits through failures of the source, too: under the machine's
+        name it would be another instance than under the id of its documents.
+
         Args:
             once: Whether there is only one tick. Then it is the second document of a child, because
                 its first has no utilisation.
         """
         count = 2 if once and self._request.file is None else 1
-        self._due_s = self._clock.monotonic_s() + ANSWER_S
+        is_named = once or bool(self._request.path or self._identity.ec2_id)
+        limit_s = ANSWER_S if is_named else max(ANSWER_S, LATE_PERIODS * self._request.period_s)
+        self._due_s = self._clock.monotonic_s() + limit_s
         while (
             self._documents.count < count
-            and not self._documents.problem
+            and not (is_named and self._documents.problem)
             and self._clock.monotonic_s() < self._due_s
         ):
             self._has_documents.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from support.kubelet import kubelet as serve
 from support.neuron import trn2
 from support.processes.waiting import eventually
 
-from trnfleet.bridge.host.identity import MetadataService
+from trnfleet.bridge.host.identity import HostIdentity, MetadataService
 from trnfleet.bridge.neuron.stream import Document
 from trnfleet.clock import SystemClock
 from trnfleet.services.agent.devices import CORES_EVERY_S
@@ -101,6 +102,23 @@ async def test_a_late_document_ends_no_claim(fake: FakeHost, tmp_path: Path) -> 
     host._documents.problem = "has ended"
     (claims,) = payloads(await host.tick(), "claim")
     assert claims["claims"] == []
+
+
+async def test_a_host_without_an_id_waits_for_its_first_document(
+    fake: FakeHost, tmp_path: Path
+) -> None:
+    """Not even a neuron-monitor that fails at first makes it another instance before."""
+    host = await find(fake, tmp_path, instance_type="trn2.48xlarge")
+    host._identity = HostIdentity()
+    host._documents.problem = "has ended"
+    waits = asyncio.create_task(host.wait_documents(once=False))
+    await asyncio.sleep(0)
+    assert not waits.done()
+
+    document(host, trn2())
+    await waits
+    (descriptor,) = payloads(await host.tick(), "node")
+    assert descriptor["instances"][0]["ec2_id"] == descriptor["path"].rpartition("/")[2]
 
 
 async def test_a_host_moves_into_its_ultraserver(fake: FakeHost, tmp_path: Path) -> None:
