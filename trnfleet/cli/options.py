@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import getpass
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ import click
 from click.core import ParameterSource
 
 from trnfleet import logs, systemd
-from trnfleet.cli.output import exit_on_broken_pipe, stdout_bytes
+from trnfleet.cli.output import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.cli.params import (
     Broker,
     Duration,
@@ -34,6 +35,7 @@ from trnfleet.cli.params import (
     ShippedName,
 )
 from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
+from trnfleet.domain.address import to_segment
 from trnfleet.errors import ConfigError
 from trnfleet.transport.url import LONGEST_ALPN, BrokerUrl, Password, with_user
 from trnfleet.wire.ports import MOST_LINKS
@@ -298,8 +300,10 @@ def destination_options(command: CommandT) -> CommandT:
         type=FleetName(),
         cls=OneOf,
         noun="fleet",
-        required=True,
-        help="Name of the fleet to publish as.",
+        help=(
+            "Name of the fleet to publish as; required, but with --once --stdout by default this"
+            " machine's name."
+        ),
     )
     @click.option("--once", is_flag=True, help="Read once, publish, and end.")
     @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
@@ -308,7 +312,7 @@ def destination_options(command: CommandT) -> CommandT:
         *args: Any,
         session: BrokerSession | None,
         root: str,
-        name: str,
+        name: str | None,
         once: bool,
         stdout: bool,
         **others: Any,
@@ -317,6 +321,12 @@ def destination_options(command: CommandT) -> CommandT:
             raise click.UsageError("no destination: give --broker URL or --stdout")
         if stdout and "broker" in given_on_command_line(click.get_current_context()):
             raise click.UsageError("--stdout and --broker do not go together: choose one of them")
+        if name is None:
+            if not (stdout and once):
+                hint = "'--name' (env var: 'TRNFLEET_NAME')"
+                raise click.MissingParameter(param_type="option", param_hint=hint)
+            name = to_segment(socket.gethostname()) or "host"
+            report(f"without --name the fleet is shown as {name}, this machine's name")
         destination = Destination(None if stdout else session, root, name, once)
         return command(*args, destination=destination, **others)
 

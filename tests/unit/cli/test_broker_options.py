@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from trnfleet.cli.options import (
     AccessOptions,
     broker_arguments,
     broker_options,
+    destination_options,
     settings_options,
 )
 from trnfleet.errors import ConfigError
@@ -21,6 +23,8 @@ from trnfleet.transport.url import BrokerUrl, Password, parse_url
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trnfleet.cli.options import Destination
 
 
 def with_settings(command: Any) -> Any:
@@ -252,3 +256,19 @@ def test_the_client_that_reads_can_be_chosen_and_help_does_not_show_it() -> None
     shown = CliRunner().invoke(command, ["--help"]).output
     assert "--insecure" in shown
     assert "--client" not in shown
+
+
+def test_a_look_is_named_after_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is published needs a fleet's name."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "ip-10-0-0-7.example")
+
+    @click.command("agent")
+    @destination_options
+    def command(destination: Destination) -> None:
+        click.echo(destination.name)
+
+    looked = CliRunner().invoke(command, ["--once", "--stdout"])
+    assert looked.stdout == "ip-10-0-0-7-example\n"
+    assert "without --name" in looked.stderr
+    followed = CliRunner().invoke(command, ["--stdout"])
+    assert "Missing option '--name' (env var: 'TRNFLEET_NAME')" in followed.stderr

@@ -87,7 +87,7 @@ def command(
 
     \b
     Examples:
-      trnfleet agent --name prod --once --stdout
+      trnfleet agent --once --stdout
       trnfleet agent --name prod --broker mqtt://127.0.0.1:1883
       neuron-monitor | trnfleet agent --name prod --file - --broker mqtt://127.0.0.1:1883
     """
