@@ -13,11 +13,14 @@ from support.processes.programs import run
 from lab.hosts.fake import FakeHost
 from lab.hosts.truth import HostTold, differences
 from trnfleet.bridge.neuron.documents import Host, InstanceTick
+from trnfleet.bridge.neuron.host_reader import HostReader
+from trnfleet.bridge.neuron.scrapes import Scrapes
 from trnfleet.clock import ManualClock
 from trnfleet.domain.metrics import HEALTH_BITS, METRICS, Origin, Scope
 from trnfleet.services.agent.host import AgentHost, HostRequest
 from trnfleet.wire.frames import Unit
 from trnfleet.wire.messages import Descriptor, decode_message
+from trnfleet.wire.ndjson import LeftOut
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,3 +120,21 @@ async def test_rates_of_efa_are_the_simulators(tmp_path: Path) -> None:
     told = {name: codes[name] for name in EFA_RATES}
     found = differences([HostTold(told, told, columns, columns)], efa_share=0.0)
     assert found == dict.fromkeys(EFA_RATES, (1, 0))
+
+
+def test_a_page_lacks_the_drivers_memory(tmp_path: Path) -> None:
+    """An idle scraped chip has 0 bytes, while the driver holds some: not compared, and said."""
+    feed = Feed(standalone(1))
+    feed.set("nc_util_pct", 0.0)
+    feed.set("hbm_used_bytes", 3e8)
+    fake = FakeHost(tmp_path, Host(HOST, feed.layout.type_of(0), 2, "i-0123456789abcdef0"))
+    truth = {name: codes.copy() for name, codes in feed.columns.items()}
+    fake.take(InstanceTick(0, PERIOD_S, truth))
+    (scrape,) = Scrapes(LeftOut()).read_text(fake.page)
+    columns = HostReader(metrics=scrape.metrics).read_parsed(scrape.document)
+    told = {"hbm_used_bytes": columns["hbm_used_bytes"]}
+
+    of_page = HostTold(told, told, truth, truth, has_tree=False)
+    assert of_page.untold_memory.sum() == CHIPS
+    assert differences([of_page]) == {"hbm_used_bytes": (0, 0)}
+    assert differences([of_page._replace(has_tree=True)]) == {"hbm_used_bytes": (CHIPS, CHIPS)}
