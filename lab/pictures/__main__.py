@@ -23,6 +23,7 @@ from support.tui.pilot import FleetPilot, running
 
 from lab.pictures.rare import LIVE
 from trnfleet.clock import NS_PER_S, ManualClock
+from trnfleet.domain.site import DEFAULT_SITE
 from trnfleet.record.read.recording import Recording
 from trnfleet.services.files.recordings import fleet_of
 from trnfleet.services.files.rules import load_rules
@@ -188,7 +189,7 @@ async def _staged(scene: Scene, made: Path) -> AsyncIterator[Stage]:
             speed=1.0,
             loops=False,
             rules=load_rules(),
-            pue=None,
+            site=DEFAULT_SITE,
             clock=clock,
         )
         playback = viewing.playback

@@ -18,6 +18,7 @@ from support.tui.pilot import FleetPilot, fleet_app, running
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.status_report import KnownFleet
 from trnfleet.clock import NS_PER_S, SystemClock
+from trnfleet.domain.site import DEFAULT_SITE
 from trnfleet.services.files.recordings import last_alive_ns, shown_part_of
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.viewing import Viewing, monitors_at, view_recording
@@ -98,7 +99,7 @@ def said_by_status(recording: Recording, instants: list[int]) -> list[dict[str, 
     return [
         KnownFleet.from_monitor(monitor).facts(healthy=True)
         for monitor in monitors_at(
-            recording, "demo", instants, rules=rules, pue=None, clock=SystemClock()
+            recording, "demo", instants, rules=rules, site=DEFAULT_SITE, clock=SystemClock()
         )
     ]
 
@@ -119,7 +120,7 @@ async def compare(
             speed=1.0,
             loops=False,
             rules=load_rules(),
-            pue=None,
+            site=DEFAULT_SITE,
             clock=SystemClock(),
         )
         tasks = [asyncio.ensure_future(each) for each in viewing.running.values()]

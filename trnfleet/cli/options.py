@@ -30,12 +30,14 @@ from trnfleet.cli.params import (
     FileName,
     FleetName,
     OneOf,
+    Price,
     Printable,
     Root,
     ShippedName,
 )
 from trnfleet.cli.settings.layers import complete_profile, read_settings, strengths
 from trnfleet.domain.address import to_segment
+from trnfleet.domain.site import PUE, TPOT_LIMIT_S, TTFT_LIMIT_S, Site
 from trnfleet.errors import ConfigError
 from trnfleet.transport.url import LONGEST_ALPN, BrokerUrl, Password, with_user
 from trnfleet.wire.ports import MOST_LINKS
@@ -179,10 +181,40 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 timeout_option = setting(
     "--timeout", type=Duration(LONGEST_WAIT_S), default="5s", help="Longest wait for an answer."
 )
-pue_option = setting(
-    "--pue",
-    type=click.FloatRange(1, 3),
-    help="Facility power divided by IT power; by default 1.14, AWS's global figure for 2025.",
+site_options = option_group(
+    "site",
+    Site,
+    (
+        setting(
+            "--pue",
+            type=click.FloatRange(1, 3),
+            default=PUE,
+            help="Facility power divided by IT power; 1.14 is AWS's figure for 2025.",
+        ),
+        setting(
+            "--ttft-limit",
+            type=Duration(),
+            default=f"{TTFT_LIMIT_S:g}s",
+            help="Longest mean time to the first token of productive serving.",
+        ),
+        setting(
+            "--tpot-limit",
+            type=Duration(),
+            default=f"{TPOT_LIMIT_S:g}s",
+            help="Longest mean time of each further token.",
+        ),
+        setting(
+            "--price",
+            "prices",
+            multiple=True,
+            type=Price(),
+            metavar="TYPE=USD",
+            help=(
+                "Price of an instance for an hour, if no reservation has one. By default such time"
+                " has no price. Repeatable."
+            ),
+        ),
+    ),
 )
 mqtt_option = setting(
     "--mqtt",

@@ -36,10 +36,10 @@ from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.links import link_end
-from trnfleet.domain.power import PUE
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.market import BlockEntry, Market
 from trnfleet.domain.schema import Model, Moment, Positive, Segment, Share
+from trnfleet.domain.site import PUE
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:

@@ -18,14 +18,11 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.durations import DAY_S
+from trnfleet.domain.site import TPOT_LIMIT_S, TTFT_LIMIT_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TTFT_LIMIT_S = 2.0
-TPOT_LIMIT_S = 0.2
-"""Limits of serving. Published: MLPerf Inference, conversational scenario of Llama-2-70B, there for
-the 99th percentile; here for a job's means."""
 LEAST_STEPS = 20
 """Fewest steps for a measured ideal step time. Assumed."""
 MOST_STEPS = 1_000
@@ -117,7 +114,13 @@ SERVING = "inference"
 """Kind of a serving job."""
 
 
-def cause_of_job(kind: str, state: str, ttft_s: float | None, tpot_s: float | None) -> TimeCause:
+def cause_of_job(
+    kind: str,
+    state: str,
+    ttft_s: float | None,
+    tpot_s: float | None,
+    limits: tuple[float, float] = (TTFT_LIMIT_S, TPOT_LIMIT_S),
+) -> TimeCause:
     """Return the cause of the time of a job's observed instances.
 
     Args:
@@ -125,11 +128,12 @@ def cause_of_job(kind: str, state: str, ttft_s: float | None, tpot_s: float | No
         state: The job's state; any that is not known counts as running.
         ttft_s: Mean time to the first token of a serving job.
         tpot_s: Mean time of each further token.
+        limits: Longest of both.
     """
     cause = _BY_STATE.get(state, TimeCause.UNSPLIT)
     if kind != SERVING or cause is not TimeCause.UNSPLIT or (ttft_s is None and tpot_s is None):
         return cause
-    is_slow = (ttft_s or 0.0) > TTFT_LIMIT_S or (tpot_s or 0.0) > TPOT_LIMIT_S
+    is_slow = (ttft_s or 0.0) > limits[0] or (tpot_s or 0.0) > limits[1]
     return TimeCause.SLOW if is_slow else TimeCause.PRODUCTIVE
 
 

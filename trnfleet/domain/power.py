@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from trnfleet.domain.hardware.catalogue import ultraserver_type_of
+from trnfleet.domain.site import PUE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 Watts = TypeVar("Watts", float, "NDArray[np.float64]")
-
-PUE = 1.14
-"""Power usage effectiveness. Published: AWS's global figure for 2025 (1.15 for 2023 and 2024, 1.04
-at the best site)."""
 
 
 @dataclass(frozen=True)

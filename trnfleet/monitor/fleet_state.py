@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.clock import Clock
+    from trnfleet.domain.site import Site
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.goodput import Goodput
     from trnfleet.monitor.ingest.ingest import Ingest
@@ -49,8 +50,8 @@ class FleetState(Protocol):
         """Name of the fleet."""
 
     @property
-    def pue(self) -> float:
-        """Power usage effectiveness of the site."""
+    def site(self) -> Site:
+        """Facts and limits that a person sets."""
 
     @property
     def clock(self) -> Clock:
@@ -190,7 +191,7 @@ class LiveOrPast:
         return self.read_incomplete()
 
     fleet_name = _Of(lambda monitor: monitor.fleet_name)
-    pue = _Of(lambda monitor: monitor.pue)
+    site = _Of(lambda monitor: monitor.site)
     clock = _Of(lambda monitor: monitor.clock)
     store = _Of(lambda monitor: monitor.store)
     rollups = _Of(lambda monitor: monitor.rollups)

@@ -5,7 +5,8 @@ goes to its cause in this one. Sums are since the start, and by minute for the l
 time is split into progress and loss only on reading (`domain/goodput.py`).
 
 Paid is an instance of a reservation from its start until its termination, described or not, and a
-described instance of no reservation. Only reservations in US dollars have a price here.
+described instance of no reservation. A reservation without a fee, and an instance of none, have the
+price that a person gives for the type. Only US dollars are added up.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from trnfleet.domain.goodput import (
     LEAST_CHECKPOINTS,
     LEAST_WINDOW_STEPS,
     SERVING,
-    TPOT_LIMIT_S,
-    TTFT_LIMIT_S,
     IdealStep,
     StepChange,
     StepCounters,
@@ -35,6 +34,7 @@ from trnfleet.domain.goodput import (
     split_steps,
 )
 from trnfleet.domain.quantities import NOT_AVAILABLE, duration
+from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.table import HOLDS_NOW, IDLE_BELOW_PCT
 from trnfleet.monitor.reservations.usage import GAP_S, HOUR_NS
@@ -148,12 +148,15 @@ class GoodputReport(NamedTuple):
     fleet: PaidTime
     jobs: list[JobTime]
     """Jobs with any paid time, the one with the most loss first."""
+    site: Site = DEFAULT_SITE
+    """Limits and prices by which it was added."""
 
 
 class Goodput:
     """Sums of one fleet."""
 
-    def __init__(self) -> None:
+    def __init__(self, site: Site = DEFAULT_SITE) -> None:
+        self._site = site
         self._slots: dict[str, int] = {NO_JOB: 0}
         self._sums: NDArray[np.float64] = np.zeros((0, 1 + MINUTES, 2, COLUMNS))
         """Slots x spans x (seconds, USD) x causes and `Sum`."""
@@ -292,7 +295,7 @@ class Goodput:
         ]
         jobs.sort(key=lambda job: (-lost_of(job.paid.seconds), job.job or ""))
         fleet = _paid_time(time.sum(axis=0), sums.sum(axis=0))
-        return GoodputReport(lasts_s, fleet, jobs)
+        return GoodputReport(lasts_s, fleet, jobs, self._site)
 
     # Samples
 
@@ -313,13 +316,22 @@ class Goodput:
         count = len(messages)
         layout = store.layout
         if self._paid is None or not self._paid.is_of(store, count, reservations, now_ns):
-            self._paid = _paid_instances(store, count, reservations, now_ns)
+            self._paid = _paid_instances(store, count, reservations, now_ns, self._site)
         paid = self._paid
         numbers = paid.numbers
         by_job = [
             TimeCause.UNSPLIT
             if job is None
-            else cause_of_job(job.kind, job.state, job.ttft_s, job.tpot_s)
+            else cause_of_job(
+                job.kind,
+                job.state,
+                job.ttft_s,
+                job.tpot_s,
+                (
+                    job.ttft_limit_s or self._site.ttft_limit,
+                    job.tpot_limit_s or self._site.tpot_limit,
+                ),
+            )
             for job in messages
         ]
         made = np.zeros((2, count + 1, COLUMNS))
@@ -595,7 +607,7 @@ def goodput_facts(report: GoodputReport) -> dict[str, Any]:
             }
             for loss in fix_first(report)
         ],
-        "limits": {"ttft_s": TTFT_LIMIT_S, "tpot_s": TPOT_LIMIT_S},
+        "limits": {"ttft_s": report.site.ttft_limit, "tpot_s": report.site.tpot_limit},
         "jobs": [
             {
                 "job": job.job or None,
@@ -748,12 +760,14 @@ def _move(
 
 
 def _paid_instances(
-    store: Store, count: int, reservations: Sequence[Reservation], now_ns: int
+    store: Store, count: int, reservations: Sequence[Reservation], now_ns: int, site: Site
 ) -> _PaidInstances:
     """Return the paid instances at a time."""
     layout = store.layout
     paid = layout.members.astype(np.float64)
-    usd = np.full(len(paid), np.nan)
+    prices = {name: float(price) / 3_600 for name, price in site.prices}
+    of_types = np.array([prices.get(kind.name, np.nan) for kind in layout.types])
+    usd = of_types[layout.instance_type] if len(of_types) else np.full(len(paid), np.nan)
     members = np.concatenate(([0], np.cumsum(layout.members)))
     missing = np.zeros(3)
     active: list[Reservation] = []
@@ -772,7 +786,9 @@ def _paid_instances(
     for number, reservation in enumerate(active):
         message = reservation.message
         price = np.nan
-        if reservation.fee_per_h is not None and message.instances and message.currency == "USD":
+        if reservation.fee_per_h is None:
+            price = prices.get(message.instance_type, np.nan)
+        elif message.instances and message.currency == "USD":
             price = float(reservation.fee_per_h) / message.instances / 3_600
         described = 0
         for rows in reservation.rows:

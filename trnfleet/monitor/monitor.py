@@ -14,7 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet import logs
-from trnfleet.domain.power import PUE
+from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import all_tables
@@ -246,7 +246,7 @@ class Monitor:
         clock: Clock,
         root: str = DEFAULT_ROOT,
         limits: Limits = DEFAULT_LIMITS,
-        pue: float = PUE,
+        site: Site = DEFAULT_SITE,
         rules: Sequence[Rule] = (),
         adopts_alerts: bool = False,
         history: History | None = None,
@@ -261,7 +261,7 @@ class Monitor:
             clock: The clock.
             root: First part of the topics.
             limits: Limits on messages.
-            pue: Power usage effectiveness of the site: facility power over IT power.
+            site: Facts and limits that a person sets.
             rules: Alert rules.
             adopts_alerts: Whether alerts that a former `watch` left are taken over before they are
                 seen.
@@ -272,7 +272,7 @@ class Monitor:
         """
         self.fleet_name = fleet_name
         self.root = root
-        self.pue = pue
+        self.site = site
         self.clock = clock
         alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
         self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=alerts)
@@ -280,7 +280,7 @@ class Monitor:
         self.history = History() if history is None else history
         self.reachability = Reachability(proof_s)
         """Whether a silence is the sources' or ours."""
-        self.goodput = Goodput()
+        self.goodput = Goodput(site)
         """Paid time by cause and job."""
         self.on_pass: list[Callable[[], None]] = []
         """Called at the end of each pass, when all data is of one moment."""
@@ -474,11 +474,11 @@ class Monitor:
         """Return the fleet in a few figures, from the last pass."""
         return summarize(
             self.ingest,
-            self._figures.of(self.store, self.averages, self.pue),
+            self._figures.of(self.store, self.averages, self.site.pue),
             self.findings,
             self.pipeline(),
             self.moment(),
-            pue=self.pue,
+            pue=self.site.pue,
             now_s=self.clock.monotonic_s(),
         )
 

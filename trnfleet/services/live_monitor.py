@@ -6,7 +6,7 @@ import asyncio
 import gc
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.power import PUE
+from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.errors import BrokerError
 from trnfleet.garbage import THRESHOLDS
 from trnfleet.monitor.freshness import Freshness
@@ -45,7 +45,7 @@ def monitor_fleet(
     session: FleetSession,
     fleet: str,
     *,
-    pue: float | None = None,
+    site: Site = DEFAULT_SITE,
     rules: Sequence[Rule] = (),
     adopts_alerts: bool = False,
     tap: Taker | None = None,
@@ -61,7 +61,7 @@ def monitor_fleet(
     Args:
         session: The broker, or the brokers.
         fleet: The fleet's name.
-        pue: Power usage effectiveness of the site; by default AWS's published one.
+        site: Facts and limits that a person sets.
         rules: The alert rules to evaluate.
         adopts_alerts: Whether retained alerts of an earlier `watch` count as firing until they are
             evaluated.
@@ -88,7 +88,7 @@ def monitor_fleet(
         fleet,
         clock=session.clock,
         root=root,
-        pue=PUE if pue is None else pue,
+        site=site,
         rules=rules,
         adopts_alerts=adopts_alerts,
         proof_s=PROOF_S,
@@ -125,7 +125,7 @@ async def observe_fleets(
     *,
     takes_all: bool = False,
     wait_s: float,
-    pue: float | None = None,
+    site: Site = DEFAULT_SITE,
     needs_chips: bool = True,
 ) -> list[Observation]:
     """Observe several fleets at once and return the results.
@@ -137,7 +137,7 @@ async def observe_fleets(
         names: The fleets' names; none for the only one that there is.
         takes_all: Whether all fleets are observed that there are.
         wait_s: Longest time to observe.
-        pue: Power usage effectiveness of the site; by default AWS's published one.
+        site: Facts and limits that a person sets.
         needs_chips: Whether a fleet that has only reservations is refused.
 
     Raises:
@@ -146,7 +146,7 @@ async def observe_fleets(
     """
     fleets = await find_fleets(sessions, names, takes_all=takes_all, wait_s=wait_s)
     seen = await asyncio.gather(
-        *(_observe(fleet, wait_s=wait_s, pue=pue, needs_chips=needs_chips) for fleet in fleets)
+        *(_observe(fleet, wait_s=wait_s, site=site, needs_chips=needs_chips) for fleet in fleets)
     )
     failed = [observation.error for observation in seen if observation.error is not None]
     if len(failed) == len(seen):
@@ -155,11 +155,11 @@ async def observe_fleets(
 
 
 async def _observe(
-    fleet: FoundFleet, *, wait_s: float, pue: float | None, needs_chips: bool
+    fleet: FoundFleet, *, wait_s: float, site: Site, needs_chips: bool
 ) -> Observation:
     session = fleet.session
     clock = session.clock
-    source, monitor = monitor_fleet(session, fleet.name, pue=pue)
+    source, monitor = monitor_fleet(session, fleet.name, site=site)
     brokers: tuple[BrokerState, ...] = ()
     try:
         async with background(source=source.run(), monitor=monitor.run()):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet import __version__, logs
 from trnfleet.clock import Clock, format_rfc3339
-from trnfleet.domain.power import PUE
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import ConfigError
 from trnfleet.folders import cache_folder
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.site import Site
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.seeker import Maker
     from trnfleet.record.read.recording import Recording
@@ -76,7 +76,7 @@ def view_fleet(
     rules: tuple[Rule, ...],
     owner: str | None,
     may_write: bool,
-    pue: float | None,
+    site: Site,
     past_bytes: int,
     backfill_from: Path | None = None,
     turns: asyncio.Lock | None = None,
@@ -91,7 +91,7 @@ def view_fleet(
         rules: The alert rules to evaluate.
         owner: Name for acknowledgements and silences; by default the user's name.
         may_write: Whether acknowledgements and silences may be written.
-        pue: Power usage effectiveness of the site; by default AWS's published one.
+        site: Facts and limits that a person sets.
         past_bytes: Disk for going back in time; 0 for none.
         backfill_from: Recording of the minutes before, which may come into being later; None for
             none.
@@ -103,7 +103,7 @@ def view_fleet(
     """
     buffer = make_buffer(session, fleet, disk_bytes=past_bytes)
     live = monitor_fleet(
-        session, fleet, pue=pue, rules=rules, tap=buffer, recorder=buffer, has_charts=True
+        session, fleet, site=site, rules=rules, tap=buffer, recorder=buffer, has_charts=True
     )
     if turns is not None:
         live.monitor.turns = turns
@@ -166,7 +166,7 @@ class FleetViewings:
         rules: tuple[Rule, ...],
         owner: str | None,
         may_write: bool,
-        pue: float | None,
+        site: Site,
         past_bytes: int,
     ) -> None:
         """Store the settings of all fleets.
@@ -177,7 +177,7 @@ class FleetViewings:
         self._past_bytes = past_bytes
         self._turns = asyncio.Lock()
         self._view = partial(
-            view_fleet, rules=rules, owner=owner, may_write=may_write, pue=pue, turns=self._turns
+            view_fleet, rules=rules, owner=owner, may_write=may_write, site=site, turns=self._turns
         )
         self._arrivals: asyncio.Queue[Viewing | NotShown] = asyncio.Queue()
         self.shown: dict[str, Viewing] = {}
@@ -258,7 +258,7 @@ def view_fleets(
     rules: tuple[Rule, ...],
     owner: str | None,
     may_write: bool,
-    pue: float | None,
+    site: Site,
     past_bytes: int,
 ) -> Iterator[FleetViewings]:
     """Compose the app for several fleets.
@@ -268,7 +268,7 @@ def view_fleets(
         rules: The alert rules to evaluate.
         owner: Name for acknowledgements and silences; by default the user's name.
         may_write: Whether acknowledgements and silences may be written.
-        pue: Power usage effectiveness of the site; by default AWS's published one.
+        site: Facts and limits that a person sets.
         past_bytes: Disk for going back in time, shared by the fleets; 0 for none.
 
     Raises:
@@ -276,7 +276,7 @@ def view_fleets(
     """
     with contextlib.ExitStack() as stack:
         viewings = FleetViewings(
-            stack, rules=rules, owner=owner, may_write=may_write, pue=pue, past_bytes=past_bytes
+            stack, rules=rules, owner=owner, may_write=may_write, site=site, past_bytes=past_bytes
         )
         viewings.add(fleets)
         yield viewings
@@ -291,7 +291,7 @@ def view_recording(
     speed: float,
     loops: bool,
     rules: tuple[Rule, ...],
-    pue: float | None,
+    site: Site,
     clock: Clock,
 ) -> Viewing:
     """Compose the app for a recording.
@@ -304,13 +304,13 @@ def view_recording(
         speed: Seconds of the recording per second.
         loops: Whether to begin again at the end.
         rules: The alert rules to evaluate.
-        pue: Power usage effectiveness of the site; by default AWS's published one.
+        site: Facts and limits that a person sets.
         clock: The time to go by.
     """
     first = recording.abouts[0]
     playback = RecordingPlayback(
         recording,
-        monitor_maker(fleet, root=first.root, pue=PUE if pue is None else pue, rules=rules),
+        monitor_maker(fleet, root=first.root, site=site, rules=rules),
         clock=clock,
         name="a recording" + (f" of {first.broker}" if first.broker else ""),
         rate=speed,
@@ -327,7 +327,7 @@ def monitors_at(
     instants_ns: Iterable[int],
     *,
     rules: tuple[Rule, ...],
-    pue: float | None,
+    site: Site,
     clock: Clock,
 ) -> Iterator[Monitor]:
     """Yield one monitor at each of some instants of a recording, played from its beginning.
@@ -337,12 +337,12 @@ def monitors_at(
         fleet: The fleet to read.
         instants_ns: Times of the recording, in order.
         rules: The alert rules to evaluate.
-        pue: Power usage effectiveness of the site; by default AWS's published one.
+        site: Facts and limits that a person sets.
         clock: The real clock.
     """
     monitors = PastMonitors(
         recording,
-        monitor_maker(fleet, root=recording.root, pue=PUE if pue is None else pue, rules=rules),
+        monitor_maker(fleet, root=recording.root, site=site, rules=rules),
         clock,
         name="a recording",
         anchor=(recording.start_ns, 0.0),
@@ -407,7 +407,7 @@ def play_back_buffer(
     buffer.gives_way = monitor.is_joining
     return RecordingPlayback(
         buffer,
-        monitor_maker(monitor.fleet_name, root=root, pue=monitor.pue, rules=rules),
+        monitor_maker(monitor.fleet_name, root=root, site=monitor.site, rules=rules),
         clock=clock,
         name=f"the past of {live.source.status.broker}",
         live=monitor,
@@ -415,10 +415,12 @@ def play_back_buffer(
     )
 
 
-def monitor_maker(fleet: str, *, root: str, pue: float, rules: tuple[Rule, ...]) -> Maker:
+def monitor_maker(fleet: str, *, root: str, site: Site, rules: tuple[Rule, ...]) -> Maker:
     """Return a function to make monitors of the past."""
 
     def make(source: Source, clock: Clock, history: History | None) -> Monitor:
-        return Monitor(source, fleet, clock=clock, root=root, pue=pue, rules=rules, history=history)
+        return Monitor(
+            source, fleet, clock=clock, root=root, site=site, rules=rules, history=history
+        )
 
     return make

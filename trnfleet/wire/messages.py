@@ -287,6 +287,10 @@ class JobMessage(Message, frozen=True, kw_only=True):
     """LNC of its chips, if it is not their host's. Left out of the message without one."""
     submitted: Instant | None = None
     """Source time at which it was submitted."""
+    ttft_limit_s: Amount | None = None
+    """Longest `ttft_s` within the job's objective. Left out of the message without one."""
+    tpot_limit_s: Amount | None = None
+    """The same of `tpot_s`."""
 
     def __post_init__(self) -> None:
         """Read the goodput of serving, as it was called before, as availability."""
@@ -296,10 +300,10 @@ class JobMessage(Message, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "goodput", None)
 
     def as_written(self) -> dict[str, Any]:
-        """Return the fields as written: without an absent display name, loss or LNC."""
+        """Return the fields as written; some are left out if absent."""
         data = msgspec.structs.asdict(self)
-        for name in ("display_name", "loss", "lnc"):
-            if not data[name]:
+        for name in ("display_name", "loss", "lnc", "ttft_limit_s", "tpot_limit_s"):
+            if data[name] in {None, ""}:
                 del data[name]
         return data
 

@@ -10,6 +10,7 @@ from support.processes.programs import run
 
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.domain.goodput import TimeCause
+from trnfleet.domain.site import DEFAULT_SITE
 from trnfleet.record.read.recording import Recording
 from trnfleet.services.viewing import monitors_at
 
@@ -33,7 +34,9 @@ def test_the_monitor_agrees_with_a_plain_reading(scenario: str, fleet: str, tmp_
     recording = Recording.open([file])
     # The last message is the publisher's goodbye.
     to_ns = recording.end_ns // NS_PER_S * NS_PER_S - NS_PER_S
-    (monitor,) = monitors_at(recording, fleet, [to_ns], rules=(), pue=None, clock=SystemClock())
+    (monitor,) = monitors_at(
+        recording, fleet, [to_ns], rules=(), site=DEFAULT_SITE, clock=SystemClock()
+    )
     report = monitor.goodput.report()
     recording.close()
     assert report.lasts_s >= 85

@@ -8,8 +8,6 @@ from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.goodput import (
     COLUMNS,
     LEAST_STEPS,
-    TPOT_LIMIT_S,
-    TTFT_LIMIT_S,
     IdealStep,
     StepCounters,
     Sum,
@@ -19,6 +17,7 @@ from trnfleet.domain.goodput import (
     split_steps,
 )
 from trnfleet.domain.jobs import JOB_STATES
+from trnfleet.domain.site import TPOT_LIMIT_S, TTFT_LIMIT_S
 
 ONE = np.array([0])
 

@@ -5,7 +5,8 @@ import pytest
 
 from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
-from trnfleet.domain.power import PUE, Racks, facility_w
+from trnfleet.domain.power import Racks, facility_w
+from trnfleet.domain.site import PUE
 
 
 def layout_of(ultraservers: int = 2, alone: int = 2) -> Layout:

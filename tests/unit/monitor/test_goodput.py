@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 from support.monitor.feed import DEMO, Feed, live_feed, standalone
 
-from trnfleet.domain.goodput import LEAST_STEPS, TPOT_LIMIT_S, TimeCause
+from trnfleet.domain.goodput import LEAST_STEPS, TimeCause
+from trnfleet.domain.site import TPOT_LIMIT_S, Site
 from trnfleet.monitor import goodput as module
 from trnfleet.monitor.goodput import (
     NO_JOB,
+    Goodput,
     GoodputReport,
     JobTime,
     fix_first,
@@ -354,3 +357,31 @@ async def test_idle_time_is_by_reservation(monkeypatch: pytest.MonkeyPatch) -> N
     await seconds(feed, 2)
     (idle,) = report(feed).jobs
     assert {*idle.by(TimeCause.IDLE)} == {"cb-2", ""}, "the smallest part made room"
+
+
+async def test_limits_of_serving_are_the_sites_or_the_jobs_own() -> None:
+    feed = live_feed()
+    feed.monitor.goodput = Goodput(Site(tpot_limit=2 * TPOT_LIMIT_S))
+    feed.set("nc_util_pct", 100.0)
+    figures = {"kind": "inference", "tpot_s": 1.5 * TPOT_LIMIT_S}
+    for limit_s in (None, TPOT_LIMIT_S):
+        job(feed, "serve", SERVING, **figures, tpot_limit_s=limit_s)
+        await seconds(feed, 5)
+    assert time_of(feed, "serve") == {"productive": 16.0, "slow": 20.0}
+    assert goodput_facts(report(feed))["limits"] == {"ttft_s": 2.0, "tpot_s": 2 * TPOT_LIMIT_S}
+
+
+async def test_a_price_counts_where_no_reservation_has_one() -> None:
+    feed = live_feed(standalone(4))
+    feed.monitor.goodput = Goodput(Site(prices=(("trn2.48xlarge", Decimal(36)),)))
+    feed.set("nc_util_pct", 0.0)
+    messages = [
+        feed.reservation("cb-1", HOST),
+        feed.reservation("cb-2", "uc1/standalone/trn2-0002", fee=None),
+        feed.reservation("cb-3", "uc1/standalone/trn2-0003", currency="EUR"),
+    ]
+    feed.receive(messages)
+    await seconds(feed, 11)
+    made = report(feed).fleet
+    assert made.usd.sum() == pytest.approx(10 * (100 + 36 + 36) / 3_600)
+    assert made.unpriced_s == 10.0, "another currency"

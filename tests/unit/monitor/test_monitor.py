@@ -10,6 +10,7 @@ from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout
+from trnfleet.domain.site import Site
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import (
     BURST,
@@ -301,7 +302,7 @@ def test_power_to_the_meter() -> None:
     assert summary.it_power_w == pytest.approx(64 * 400 + 4 * 2_000)
     assert summary.facility_power_w == pytest.approx(1.14 * 33_600)
     assert summary.pue == 1.14
-    feed.monitor.pue = 1.5
+    feed.monitor.site = Site(pue=1.5)
     assert feed.monitor.summary().facility_power_w == pytest.approx(50_400)
 
 

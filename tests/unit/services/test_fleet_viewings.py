@@ -9,6 +9,7 @@ from support.memory_bus import MemoryBus, MemorySource
 from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import SystemClock
+from trnfleet.domain.site import DEFAULT_SITE
 from trnfleet.services.discovery import FoundFleet
 from trnfleet.services.viewing import FleetViewings, NotShown, Viewing
 from trnfleet.tasks import background
@@ -48,7 +49,7 @@ class MemorySession:
 
 def viewings(stack: contextlib.ExitStack, *, past_bytes: int = 0) -> FleetViewings:
     return FleetViewings(
-        stack, rules=(), owner=None, may_write=False, pue=None, past_bytes=past_bytes
+        stack, rules=(), owner=None, may_write=False, site=DEFAULT_SITE, past_bytes=past_bytes
     )
 
 

@@ -13,7 +13,7 @@ from trnfleet.cli.commands import monitor as monitor_command
 from trnfleet.cli.commands import status as status_command
 from trnfleet.clock import ManualClock
 from trnfleet.domain.address import Level
-from trnfleet.domain.power import PUE
+from trnfleet.domain.site import PUE, Site
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import BrokerSession
 from trnfleet.transport.url import parse_url
@@ -45,10 +45,10 @@ def test_events_are_asked_for_with_qos_1() -> None:
             subscribed.extend(filters)
             return BrokerSession.source(self, subscribed, **limits)
 
-    live = monitor_fleet(Spy(session.url, "r", clock=session.clock), "demo", pue=1.3)
+    live = monitor_fleet(Spy(session.url, "r", clock=session.clock), "demo", site=Site(pue=1.3))
     assert ("r/v1/demo/event/#", 1) in subscribed
-    assert live.monitor.pue == 1.3
-    assert monitor_fleet(session, "demo").monitor.pue == PUE
+    assert live.monitor.site.pue == 1.3
+    assert monitor_fleet(session, "demo").monitor.site.pue == PUE
 
 
 @pytest.mark.parametrize("has_charts", [True, False])
@@ -70,7 +70,7 @@ def test_the_pue_is_an_option(command: object) -> None:
     Impossible values are refused.
     """
     runner = CliRunner()
-    assert f"by default {PUE:g}" in " ".join(runner.invoke(command, ["--help"]).output.split())  # type: ignore[arg-type]  # a click command
+    assert f"default: {PUE:g}" in " ".join(runner.invoke(command, ["--help"]).output.split())  # type: ignore[arg-type]  # a click command
     refused = runner.invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--pue", "0.9"])  # type: ignore[arg-type]  # a click command
     assert refused.exit_code == 2
     assert "--pue" in refused.output

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.clock import NS_PER_S, ManualClock
+from trnfleet.domain.site import Site
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.replay.past_monitor import PastSource
 from trnfleet.monitor.store.history import History
@@ -98,11 +99,11 @@ def test_without_a_cache_folder_it_is_below_home(
 
 
 def test_monitors_of_the_past_are_of_the_same_fleet_and_keep_the_samples_they_are_given() -> None:
-    make_monitor = viewing.monitor_maker("demo", root="r", pue=1.3, rules=())
+    make_monitor = viewing.monitor_maker("demo", root="r", site=Site(pue=1.3), rules=())
     history = History()
     clock = ManualClock()
     monitor = make_monitor(PastSource("the past"), clock, history)
-    assert (monitor.fleet_name, monitor.pue, monitor.clock) == ("demo", 1.3, clock)
+    assert (monitor.fleet_name, monitor.site.pue, monitor.clock) == ("demo", 1.3, clock)
     assert monitor.history is history
     assert monitor.link.broker == "the past"
 
@@ -117,12 +118,12 @@ def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_si
     clock = ManualClock(BEGIN_NS, 70.0)
     buffer = make(clock)
     assert buffer is not None
-    live = monitor_fleet(BrokerSession(URL, clock=clock), "demo", pue=1.3, tap=buffer)
+    live = monitor_fleet(BrokerSession(URL, clock=clock), "demo", site=Site(pue=1.3), tap=buffer)
     playback = viewing.play_back_buffer(live, buffer, clock=clock, root="trnfleet", rules=())
     assert (playback.is_recording, playback.end_ns, playback.window_s) == (True, BEGIN_NS, 0.0)
     assert playback.state.at is live.monitor
     assert buffer.gives_way == live.monitor.is_joining
-    assert playback.monitors.make().monitor.pue == 1.3
+    assert playback.monitors.make().monitor.site.pue == 1.3
     (cache / "trnfleet").mkdir(exist_ok=True)
     (cache / "trnfleet" / "past").write_text("in the way")
     buffer.start()

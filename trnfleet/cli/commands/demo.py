@@ -275,6 +275,7 @@ async def _run(
         children.append(simulator)
         await stack.enter_async_context(simulator.started())
 
+        from trnfleet.domain.site import Site
         from trnfleet.services.session import BrokerSession
         from trnfleet.services.viewing import view_fleet
         from trnfleet.tui.run import run_app
@@ -287,7 +288,7 @@ async def _run(
                 rules=rules,
                 owner=alerts.owner,
                 may_write=may_write,
-                pue=head.pue,
+                site=Site(pue=head.pue),
                 past_bytes=past_bytes,
                 backfill_from=lead_in,
             )

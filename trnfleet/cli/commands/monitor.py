@@ -24,8 +24,8 @@ from trnfleet.cli.options import (
     all_fleets_option,
     app_log_options,
     broker_options,
-    pue_option,
     setting,
+    site_options,
 )
 from trnfleet.cli.output import require_terminal
 from trnfleet.cli.params import FleetName
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.site import Site
     from trnfleet.services.history.charts import HistoryCharts
     from trnfleet.services.session import BrokerSession
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     ),
 )
 @all_fleets_option
-@pue_option
+@site_options
 @app_alert_options
 @look_options
 @past_option
@@ -72,7 +73,7 @@ def command(
     sessions: tuple[BrokerSession, ...],
     names: tuple[str, ...],
     all_fleets: bool,
-    pue: float | None,
+    site: Site,
     alerts: AlertOptions,
     looks: LookOptions,
     past: int,
@@ -110,7 +111,7 @@ def command(
         rules,
         takes_all=all_fleets,
         may_write=allow_commands,
-        pue=pue,
+        site=site,
         past_bytes=past,
         history=history,
         log_file=file,
@@ -127,7 +128,7 @@ async def _run(
     *,
     takes_all: bool,
     may_write: bool,
-    pue: float | None,
+    site: Site,
     past_bytes: int,
     history: str | None,
     log_file: Path,
@@ -165,7 +166,7 @@ async def _run(
         rules=rules,
         owner=alerts.owner,
         may_write=may_write,
-        pue=pue,
+        site=site,
         past_bytes=past_bytes,
     ) as viewings:
         first, *others = viewings.shown.values()

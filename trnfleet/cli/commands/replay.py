@@ -18,9 +18,9 @@ from trnfleet.cli.options import (
     clear_option,
     given_on_command_line,
     make_session,
-    pue_option,
     rules_option,
     setting,
+    site_options,
     sysfs_option,
     utilization_option,
 )
@@ -43,6 +43,7 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trnfleet.domain.site import Site
     from trnfleet.record.read.recording import Recording
     from trnfleet.transport.url import BrokerUrl
 
@@ -129,7 +130,7 @@ if TYPE_CHECKING:
     default="telemetry",
     help="With --stdout: kinds of lines to write: telemetry, events, jobs, reservations.",
 )
-@pue_option
+@site_options
 @rules_option
 @history_option
 @look_options
@@ -162,7 +163,7 @@ def command(
     mqtt: str | None,
     clear: bool,
     include: tuple[str, ...],
-    pue: float | None,
+    site: Site,
     rules: tuple[str, ...],
     history: str | None,
     looks: LookOptions,
@@ -236,7 +237,7 @@ def command(
                 speed=min(max(speed, RATES[0]), RATES[-1]),
                 loops=loop,
                 rules=loaded,
-                pue=pue,
+                site=site,
                 clock=clock,
             )
             running = dict(viewing.running)

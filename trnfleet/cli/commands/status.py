@@ -15,15 +15,16 @@ from trnfleet.cli.options import (
     given_on_command_line,
     json_option,
     log_options,
-    pue_option,
     rules_option,
     setting,
+    site_options,
 )
 from trnfleet.cli.output import print_json
 from trnfleet.cli.params import Duration, FileName, Moment
 from trnfleet.errors import ExitStatus
 
 if TYPE_CHECKING:
+    from trnfleet.domain.site import Site
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.session import BrokerSession
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     default="5s",
     help="Longest wait for a report of every described chip.",
 )
-@pue_option
+@site_options
 @rules_option
 @click.option(
     "--reservations",
@@ -72,7 +73,7 @@ def command(
     names: tuple[str, ...],
     all_fleets: bool,
     wait: float,
-    pue: float | None,
+    site: Site,
     rules: tuple[str, ...],
     reservations: bool,
     as_json: bool,
@@ -107,7 +108,7 @@ def command(
             raise click.UsageError("--recording shows one fleet: name it with one --name")
         # A fleet that the settings name is one of the broker's.
         is_of_broker = not names or ctx.get_parameter_source("names") is ParameterSource.DEFAULT_MAP
-        monitor = _recorded(files, None if is_of_broker else names[0], at, pue, rules)
+        monitor = _recorded(files, None if is_of_broker else names[0], at, site, rules)
         seen = [Observation(monitor.fleet_name, (), monitor)]
         source: dict[str, Any] = {"recording": list(files)}
     else:
@@ -121,7 +122,7 @@ def command(
                 names,
                 takes_all=all_fleets,
                 wait_s=wait,
-                pue=pue,
+                site=site,
                 needs_chips=not reservations,
             )
         )
@@ -154,7 +155,7 @@ def _recorded(
     files: tuple[str, ...],
     name: str | None,
     at: str | None,
-    pue: float | None,
+    site: Site,
     rules: tuple[str, ...],
 ) -> Monitor:
     """Return a monitor at an instant of a recording.
@@ -172,6 +173,6 @@ def _recorded(
         _, at_ns = shown_part_of(recording, fleet, None, at)
         return next(
             monitors_at(
-                recording, fleet, [at_ns], rules=load_rules(rules), pue=pue, clock=SystemClock()
+                recording, fleet, [at_ns], rules=load_rules(rules), site=site, clock=SystemClock()
             )
         )

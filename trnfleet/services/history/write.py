@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.domain.durations import MINUTE_NS
-from trnfleet.domain.power import PUE
 from trnfleet.errors import TrnfleetError
 from trnfleet.export.history.database import HistoryError
 from trnfleet.export.history.files import cell_lock, locked
@@ -451,7 +450,6 @@ def write_from_recording(
             fleet,
             clock=place,
             root=recording.root,
-            pue=PUE,
             rules=request.rules,
         )
         past = PastMonitor(recording, monitor, place)

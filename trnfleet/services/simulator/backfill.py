@@ -146,7 +146,7 @@ class Backfill:
             if rule.scope is Scope.JOB and rule.reference is not None
         ]
         monitor = Monitor(
-            source, live.fleet_name, clock=clock, root=live.root, pue=live.pue, rules=rules
+            source, live.fleet_name, clock=clock, root=live.root, site=live.site, rules=rules
         )
         return PastMonitor(recording, monitor, clock)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trnfleet.config import find_file, load_toml, shipped_folder
-from trnfleet.domain.power import PUE
+from trnfleet.domain.site import PUE
 
 
 class FleetHead(NamedTuple):

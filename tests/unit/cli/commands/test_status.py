@@ -14,7 +14,7 @@ from support.monitor.top import Top
 from trnfleet.cli.output import MOST_SHOWN, row_lines
 from trnfleet.cli.status_report import KnownFleet
 from trnfleet.domain.metrics import JOB_FIGURES
-from trnfleet.domain.power import PUE
+from trnfleet.domain.site import PUE
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass
