@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet import logs
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
@@ -648,10 +649,24 @@ class Monitor:
                     self.reservations,
                     self.events,
                     moment,
-                    job_causes=self.alerts.job_causes(),
+                    job_causes=self._job_causes(),
                     is_cut_off=self.reachability.is_cut_off,
                 )
             self.pipeline()
+
+    def _job_causes(self) -> dict[str, str]:
+        """Return the probable cause of each troubled job, by the alerts evaluated here.
+
+        Without rules by those of a watch that is online.
+        """
+        ingest = self.ingest
+        if self.alerts.rules or not ingest.watches.has_present(self.clock.monotonic_s()):
+            return self.alerts.job_causes()
+        return self.alerts.job_causes() | {
+            alert.target: alert.cause
+            for alert in ingest.alert_messages.values()
+            if alert.cause and alert.state == "firing" and alert.labels.get("scope") == Scope.JOB
+        }
 
     def _alert_slices(self) -> Slices[None]:
         """Evaluate the rules at the whole second of monitor time that has begun, in slices."""

@@ -125,18 +125,21 @@ async def observe_fleets(
     *,
     takes_all: bool = False,
     wait_s: float,
+    watch_s: float = 0.0,
     site: Site = DEFAULT_SITE,
     needs_chips: bool = True,
 ) -> list[Observation]:
     """Observe several fleets at once and return the results.
 
-    Each fleet is observed until every described chip has reported, or for `wait_s`.
+    Each fleet is observed until every described chip has reported, or for `wait_s`; and at least
+    for `watch_s`.
 
     Args:
         sessions: The brokers.
         names: The fleets' names; none for the only one that there is.
         takes_all: Whether all fleets are observed that there are.
-        wait_s: Longest time to observe.
+        wait_s: Longest time to wait for chips.
+        watch_s: Time to observe in any case, for figures that add up over time.
         site: Facts and limits that a person sets.
         needs_chips: Whether a fleet that has only reservations is refused.
 
@@ -146,7 +149,10 @@ async def observe_fleets(
     """
     fleets = await find_fleets(sessions, names, takes_all=takes_all, wait_s=wait_s)
     seen = await asyncio.gather(
-        *(_observe(fleet, wait_s=wait_s, site=site, needs_chips=needs_chips) for fleet in fleets)
+        *(
+            _observe(fleet, wait_s=wait_s, watch_s=watch_s, site=site, needs_chips=needs_chips)
+            for fleet in fleets
+        )
     )
     failed = [observation.error for observation in seen if observation.error is not None]
     if len(failed) == len(seen):
@@ -155,7 +161,7 @@ async def observe_fleets(
 
 
 async def _observe(
-    fleet: FoundFleet, *, wait_s: float, site: Site, needs_chips: bool
+    fleet: FoundFleet, *, wait_s: float, watch_s: float, site: Site, needs_chips: bool
 ) -> Observation:
     session = fleet.session
     clock = session.clock
@@ -168,6 +174,7 @@ async def _observe(
                 since_s = clock.monotonic_s()
                 while clock.monotonic_s() < since_s + wait_s and not _is_complete(monitor, since_s):
                     await clock.sleep(POLL_S)
+                await clock.sleep(max(0.0, since_s + watch_s - clock.monotonic_s()))
                 monitor.compute()
                 # Its connections are judged while they stand.
                 monitor.pipeline()

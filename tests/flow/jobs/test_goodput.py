@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 from support.plain_goodput import plain_goodput
-from support.processes.programs import run
+from support.processes.programs import Program, run
 
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.domain.goodput import TimeCause
@@ -16,6 +17,8 @@ from trnfleet.services.viewing import monitors_at
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from support.processes.mosquitto import MosquittoProcess
 
 WITHIN = 0.005
 """Largest difference, of a job's paid time."""
@@ -49,3 +52,13 @@ def test_the_monitor_agrees_with_a_plain_reading(scenario: str, fleet: str, tmp_
         by_cause = {cause.key: 0.0 for cause in TimeCause} | expected.by_cause()
         assert seconds == pytest.approx(by_cause, abs=WITHIN * paid_s), job.job
         assert float(job.paid.usd.sum()) == pytest.approx(expected.usd, rel=WITHIN)
+
+
+@pytest.mark.broker
+def test_status_watches_a_broker_for_a_time(tmp_path: Path, mosquitto: MosquittoProcess) -> None:
+    """It says in the fleet's time how long that was."""
+    at = ("--broker", str(mosquitto.url))
+    arguments = ("--fleet", "demo", "--period", "200ms", "--speed", "10")
+    with Program(tmp_path, "simulate", *at, *arguments):
+        found = json.loads(run("status", *at, "--wait", "20s", "--for", "6s", "--json").stdout)
+    assert 30.0 <= found["goodput"]["lasts_s"] <= 90.0

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.monitor.alert_messages import alert_message
 from support.monitor.feed import DEMO, Feed, live_feed, standalone
 
 from trnfleet.domain.goodput import LEAST_STEPS, TimeCause
@@ -22,7 +23,7 @@ from trnfleet.monitor.goodput import (
 )
 from trnfleet.monitor.problems.texts import loss_text
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
-from trnfleet.wire.messages import JobMessage, encode_message
+from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -363,7 +364,7 @@ async def test_limits_of_serving_are_the_sites_or_the_jobs_own() -> None:
     feed = live_feed()
     feed.monitor.goodput = Goodput(Site(tpot_limit=2 * TPOT_LIMIT_S))
     feed.set("nc_util_pct", 100.0)
-    figures = {"kind": "inference", "tpot_s": 1.5 * TPOT_LIMIT_S}
+    figures: dict[str, Any] = {"kind": "inference", "tpot_s": 1.5 * TPOT_LIMIT_S}
     for limit_s in (None, TPOT_LIMIT_S):
         job(feed, "serve", SERVING, **figures, tpot_limit_s=limit_s)
         await seconds(feed, 5)
@@ -385,3 +386,21 @@ async def test_a_price_counts_where_no_reservation_has_one() -> None:
     made = report(feed).fleet
     assert made.usd.sum() == pytest.approx(10 * (100 + 36 + 36) / 3_600)
     assert made.unpriced_s == 10.0, "another currency"
+
+
+async def test_without_rules_causes_are_those_of_a_running_watch() -> None:
+    feed = live_feed()
+    cause = "uc1/us-0001/trn2u-0001-2/chip06 (straggler)"
+    alert = alert_message(target="train", labels={"scope": "job"}, cause=cause)
+    watch = WatchMessage(client="w", state="online", boot="b", role="watch", leads=True)
+    for topic_class, name, message in (
+        (TopicClass.ALERT, alert.fingerprint, alert),
+        (TopicClass.PUBLISHER, "w", watch),
+    ):
+        train(feed, 0.0, state="failed")
+        await seconds(feed, 2)
+        assert {*only(feed, "train").by(TimeCause.RECOVERY)} <= {""}
+        topic = build_topic(feed.fleet, topic_class, name)
+        feed.receive([Envelope(topic, encode_message(message), qos=1, retain=True)])
+    await seconds(feed, 2)
+    assert only(feed, "train").by(TimeCause.RECOVERY)[cause].seconds == 8.0

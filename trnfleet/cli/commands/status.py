@@ -55,6 +55,12 @@ if TYPE_CHECKING:
     default="5s",
     help="Longest wait for a report of every described chip.",
 )
+@click.option(
+    "--for",
+    "watch_s",
+    type=Duration(),
+    help="With --broker: watch at least this long, for goodput and cost.",
+)
 @site_options
 @rules_option
 @click.option(
@@ -73,6 +79,7 @@ def command(
     names: tuple[str, ...],
     all_fleets: bool,
     wait: float,
+    watch_s: float | None,
     site: Site,
     rules: tuple[str, ...],
     reservations: bool,
@@ -92,6 +99,7 @@ def command(
       trnfleet status --broker mqtt://ops@broker.example:1883 --name prod --json | jq .power_w
       trnfleet status --broker mqtt://b1.example:1883 --broker mqtt://b2.example:1883 --all-fleets
       trnfleet status --broker mqtt://127.0.0.1:1883 --reservations
+      trnfleet status --broker mqtt://127.0.0.1:1883 --for 5m --json | jq .goodput
       trnfleet status --recording night.mcap --at 03:10 --json
     """
     from trnfleet.cli.reservation_report import fleet_facts, fleet_text
@@ -100,12 +108,14 @@ def command(
 
     is_of_several = all_fleets or len(set(names)) > 1
     if files:
-        if "broker" in given_on_command_line(ctx):
-            raise click.UsageError(
-                "--broker and --recording do not go together: choose one of them"
-            )
-        if is_of_several:
-            raise click.UsageError("--recording shows one fleet: name it with one --name")
+        refused = {
+            "--broker and --recording do not go together: choose one of them": "broker"
+            in given_on_command_line(ctx),
+            "--recording shows one fleet: name it with one --name": is_of_several,
+            "--for goes with --broker; a recording is read from its start": watch_s is not None,
+        }
+        for reason in [reason for reason, holds in refused.items() if holds]:
+            raise click.UsageError(reason)
         # A fleet that the settings name is one of the broker's.
         is_of_broker = not names or ctx.get_parameter_source("names") is ParameterSource.DEFAULT_MAP
         monitor = _recorded(files, None if is_of_broker else names[0], at, site, rules)
@@ -122,6 +132,7 @@ def command(
                 names,
                 takes_all=all_fleets,
                 wait_s=wait,
+                watch_s=watch_s or 0.0,
                 site=site,
                 needs_chips=not reservations,
             )
