@@ -104,6 +104,7 @@ VIEWS = {
     "fleet": (("1",), "Fleet", ""),
     "hierarchy": (("2",), "Hierarchy", ""),
     "chip": (("4",), "Chip", CHIP),
+    "jobs": (("5",), "Jobs", ""),
     "reservations": (("7",), "Reservations", ""),
     "alerts": (("8",), "Alerts", ""),
     "events": (("9",), "Events", ""),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 FLEET = "Fleet"
 HIERARCHY = "Hierarchy"
 CHIP = "Chip"
+JOBS = "Jobs"
 RESERVATIONS = "Reservations"
 ALERTS = "Alerts"
 EVENTS = "Events"

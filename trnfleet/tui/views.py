@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.tui.bars.tabs import Tab
 from trnfleet.tui.fleet.view import FleetView
-from trnfleet.tui.view import ALERTS, CHIP, EVENTS, FLEET, HIERARCHY, RESERVATIONS, View
+from trnfleet.tui.view import ALERTS, CHIP, EVENTS, FLEET, HIERARCHY, JOBS, RESERVATIONS, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.chip.view import ChipView
     from trnfleet.tui.events.view import EventsView
     from trnfleet.tui.hierarchy.view import HierarchyView
+    from trnfleet.tui.jobs.view import JobsView
     from trnfleet.tui.reservations.view import ReservationsView
 
 
@@ -40,6 +41,13 @@ def chip_view() -> type[ChipView]:
     from trnfleet.tui.chip.view import ChipView  # noqa: PLC0415
 
     return ChipView
+
+
+def jobs_view() -> type[JobsView]:
+    """Return the class of Jobs."""
+    from trnfleet.tui.jobs.view import JobsView  # noqa: PLC0415
+
+    return JobsView
 
 
 def reservations_view() -> type[ReservationsView]:
@@ -90,7 +98,7 @@ VIEWS = (
         Tab("1", FLEET, "Fleet"),
         fleet_view,
         (("m", "metric"), ("+ _", "zoom"), ("w", "problems")),
-        ("jobs", "problems"),
+        ("problems",),
     ),
     ViewEntry(
         Tab("2", HIERARCHY, "Tree"),
@@ -99,6 +107,12 @@ VIEWS = (
         ("tree",),
     ),
     ViewEntry(Tab("4", CHIP, "Chip"), chip_view, (("← →", "chips"), ("p", "sources"))),
+    ViewEntry(
+        Tab("5", JOBS, "Jobs", has_count=True),
+        jobs_view,
+        (("$", "hours"), ("t", "details"), ("/", "filter"), ("s", "sort")),
+        ("goodput",),
+    ),
     ViewEntry(
         Tab("7", RESERVATIONS, "Resv", has_count=True),
         reservations_view,
@@ -118,5 +132,5 @@ VIEWS = (
 )
 """In the order of their keys; the app begins with the first."""
 TABS = tuple(view.tab for view in VIEWS)
-PLANNED = {"3": "Topology", "5": "Jobs", "6": "Power"}
+PLANNED = {"3": "Topology", "6": "Power"}
 """Keys of planned views; they only show that."""

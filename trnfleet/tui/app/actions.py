@@ -37,8 +37,8 @@ from trnfleet.tui.app.commands import (
 from trnfleet.tui.app.screen import TITLES
 from trnfleet.tui.app.time_keys import TimeKeys
 from trnfleet.tui.fleet.heatmap import FIELDS
-from trnfleet.tui.fleet.jobs import begin_of, unplaced_text
 from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.format.jobs import begin_of, unplaced_text
 from trnfleet.tui.help import HelpScreen, bindings_of, help_title, key_text
 from trnfleet.tui.snapshots.files import snapshot_folder, write_snapshot
 from trnfleet.tui.snapshots.svg import picture

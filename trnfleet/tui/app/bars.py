@@ -20,7 +20,7 @@ from trnfleet.tui.bars.header import fleets_text, header
 from trnfleet.tui.bars.status import OwnProcess, banner, note_line, own_banner, status
 from trnfleet.tui.bars.tabs import TabCount, tabs_line
 from trnfleet.tui.playback.seek_bar import Seek, clock_text, thinned_text
-from trnfleet.tui.view import ALERTS, RESERVATIONS
+from trnfleet.tui.view import ALERTS, JOBS, RESERVATIONS
 from trnfleet.tui.views import TABS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar, paragraph
 from trnfleet.tui.widgets.cells import Parts, width_of
@@ -314,7 +314,7 @@ class ScreenBars:
             self.banner.show(lambda width: paragraph(text, width, style), fill=lambda: style)
 
     def _counts(self, summary: Summary) -> dict[str, TabCount]:
-        """Return the numbers at the tabs: unfinished reservations, unacknowledged alerts."""
+        """Return the numbers at the tabs: jobs, unfinished reservations, unacknowledged alerts."""
         counts = [context.alerts.counts for context in self._context.fleets.contexts]
         severities = (
             (Severity.CRITICAL, sum(tally.critical for tally in counts)),
@@ -325,6 +325,7 @@ class ScreenBars:
         style = None if worst is None else theme.SEVERITY_STYLE[worst]
         is_loading = self._context.monitor.incomplete == LOADING
         return {
+            JOBS: TabCount(len(self._context.monitor.ingest.jobs)),
             RESERVATIONS: TabCount(summary.reservations),
             ALERTS: TabCount(None) if is_loading else TabCount(firing, style),
         }

@@ -17,6 +17,15 @@ from trnfleet.monitor.store.last_known import LAST_KNOWN, last_known_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of
+from trnfleet.tui.format.jobs import (
+    LOOKS,
+    OTHER,
+    SLOW_PCT,
+    look,
+    pace,
+    place_of,
+    problem_of,
+)
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.cursor_list import R, RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
@@ -27,75 +36,24 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from trnfleet.domain.address import Names
-    from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.problems.problem import Problem
     from trnfleet.monitor.store.jobs import ClaimedFigures
-    from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
     from trnfleet.wire.messages import JobMessage
 
 
 ALERTS = 4
 """Cells for a job's alerts: a gap, a sign and their number."""
-
-
-class StateLook(NamedTuple):
-    """Look of a job's state: a sign and a colour beside the word."""
-
-    glyph: str
-    style: Style
-
-
-_LOOKS: dict[str, tuple[str, Severity | None]] = {
-    "running": ("●", None),
-    "checkpointing": ("▼", Severity.INFO),
-    "evaluating": ("◇", Severity.INFO),
-    "starting": ("▷", Severity.INFO),
-    "compiling": ("▹", Severity.INFO),
-    "loading": ("▸", Severity.INFO),
-    "stalled": ("▲", Severity.WARNING),
-    "waiting": ("◌", Severity.CRITICAL),
-    "hung": ("‖", Severity.CRITICAL),
-    "failed": ("✖", Severity.CRITICAL),
-    "lost": ("?", Severity.CRITICAL),
-}
-"""Sign of a state, and the severity that colours it; None for the text colour."""
 _TROUBLES = (Severity.CRITICAL, Severity.WARNING)
-_QUIET_LOOKS = {"idle": "○", "finished": "✓"}
-_OTHER = "·"
-"""Sign of an unfamiliar state. Only the word tells such states apart."""
-
 STATE_NARROW = 8
-STATE_WIDE = max(map(len, _LOOKS))
+STATE_WIDE = max(map(len, LOOKS))
 """Cells of a state. The longest word is cut if MFU would have no room."""
 _WIDE_FROM = 60
 PACE = 12
 STEP = 7
 BASE = 6
 """Cells of the step time, and of its deviation from usual."""
-SLOW_PCT = 10.0
-"""Per cent from which steps are clearly slow, as in the rule `job-slow`."""
 NAME_LEAST = 9
 NAME_MOST = 24
-
-
-def look(state: str) -> StateLook:
-    """Return the look of a state."""
-    glyph, severity = _LOOKS.get(state, (_QUIET_LOOKS.get(state, _OTHER), None))
-    if state not in _LOOKS:
-        return StateLook(glyph, theme.QUIET)
-    return StateLook(glyph, theme.BASE if severity is None else theme.SEVERITY_STYLE[severity])
-
-
-def pace(job: JobMessage, claimed: ClaimedFigures | None = None) -> str:
-    """Return how fast a job goes, in the terms of its kind; else how busy its claimed chips are."""
-    if job.tokens_per_s is not None:
-        return f"{bare(job.tokens_per_s, '')} tok/s"
-    if job.steps_per_s is not None:
-        # Steps take seconds: below one a second, the time of one says more.
-        return f"{job.steps_per_s:.3g} step/s"
-    return "n/a" if claimed is None else f"NC {with_unit(claimed.nc_util_pct, '%')}"
 
 
 class JobPlan(NamedTuple):
@@ -145,14 +103,6 @@ def head(jobs: int, plan: JobPlan) -> Parts:
     titles += [f" {'lost':>8}"] * plan.has_lost
     titles += [f" {'restarts':>9}"] * plan.has_restarts + [f" {'kind':9}"] * plan.has_kind
     return [*parts, ("".join(titles), theme.GHOST)]
-
-
-def problem_of(alerts: AlertSnapshot, name: str) -> Problem | None:
-    """Return the worst problem of a job; None without a problem."""
-    listed = alerts.problems.listed
-    return next(
-        (problem for problem in listed if any(impact.job == name for impact in problem.jobs)), None
-    )
 
 
 class FleetList(RowList[str, R]):
@@ -228,7 +178,7 @@ class JobList(FleetList["JobMessage"]):
         The largest number if all is well.
         """
         severities = [worst_of(alerts)] if (alerts := self._alerts.of_job(job.job)) else []
-        state = _LOOKS.get(job.state, (_OTHER, None))[1]
+        state = LOOKS.get(job.state, (OTHER, None))[1]
         return min(
             (severity.rank for severity in (*severities, state) if severity in _TROUBLES),
             default=len(Severity),
@@ -268,15 +218,8 @@ class JobList(FleetList["JobMessage"]):
         return made
 
     def place_of(self, job: JobMessage) -> str:
-        """Return the place that a job opens.
-
-        It is the cause of the job's worst problem with a place, else the job's first place. Empty
-        if no instance of the job is known.
-        """
-        for problem in self._alerts.problems.listed:
-            if problem.place.address and any(impact.job == job.job for impact in problem.jobs):
-                return problem.place.address
-        return begin_of(job, self.monitor.store.layout)
+        """Return the place that a job opens; empty if no instance of it is known."""
+        return place_of(job, self._alerts.problems, self.monitor.store.layout)
 
     def target_of(self, job: JobMessage) -> ClickTarget:
         """Return the target of a click or Enter on a job."""
@@ -293,7 +236,7 @@ class JobList(FleetList["JobMessage"]):
         self, job: JobMessage, plan: JobPlan, claimed: ClaimedFigures | None, room: int
     ) -> str:
         """Return a job's second line: cause of trouble, else place, and fault cost."""
-        problem = problem_of(self._alerts, job.job)
+        problem = problem_of(self._alerts.problems, job.job)
         names = self.monitor.ingest.names
         first = names.segment(job.on[0])[:40] if job.on else ""
         whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
@@ -340,23 +283,6 @@ class JobList(FleetList["JobMessage"]):
         worst = worst_of(alerts)
         text = f"{theme.SEVERITY_GLYPH[worst]}{min(len(alerts), 99)}"
         return [(f"{text:>{max(0, room)}}", theme.SEVERITY_STYLE[worst])]
-
-
-def begin_of(job: JobMessage, layout: Layout) -> str:
-    """Return the address of a job's first place; empty if none is known."""
-    begins = (place.partition("..")[0] for place in job.on)
-    return next((address for address in begins if layout.find(address) is not None), "")
-
-
-def unplaced_text(job: JobMessage, names: Names) -> str:
-    """Return why a job leads nowhere: no instance of it is known."""
-    named = plain(names.job(job.job), 40)
-    if not job.on:
-        return f"job {named} is {plain(job.state, 20)} and names no instance"
-    first = plain(job.on[0], 60)
-    return f"no instance of job {named} is known: nothing has described {first}" + (
-        f" and {len(job.on) - 1:,} more" if len(job.on) > 1 else ""
-    )
 
 
 def row(

@@ -11,7 +11,8 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.jobs import ClaimedFigures
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
+from trnfleet.tui.fleet.jobs import JobPlan, head, row
+from trnfleet.tui.format.jobs import look
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.messages import JobMessage
 

@@ -1,0 +1,239 @@
+"""The Jobs view through its keys, against the monitor's report."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.monitor.feed import DEMO, Feed, live_feed
+from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
+
+from trnfleet.domain.goodput import TimeCause
+from trnfleet.monitor.goodput import lost_of
+from trnfleet.tui.jobs.table import GOODPUT, MOST_ROWS, NAME, SORTS
+from trnfleet.tui.jobs.view import JobsView
+from trnfleet.tui.view import HIERARCHY, JOBS
+from trnfleet.wire.messages import JobMessage, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from trnfleet.tui.app.app import FleetApp
+
+TRAINING = "uc1/us-0001"
+SERVING = "uc1/us-0002"
+HOST = "uc1/standalone/trn2-0001"
+COMMON = {"state": "running", "ts": "2026-01-05T00:00:00Z"}
+
+
+def job(feed: Feed, name: str, *places: str, **figures: Any) -> Envelope:
+    message = JobMessage(**{"job": name, "kind": "training", "on": places} | COMMON | figures)
+    topic = build_topic(feed.fleet, TopicClass.JOB, name)
+    return Envelope(topic, encode_message(message), qos=1, retain=True)
+
+
+async def fed(*, is_priced: bool = True) -> Feed:
+    """Return a feed of two jobs and idle instances after 40 s: steps of 2 s take 2.5 s."""
+    feed = live_feed()
+    feed.set("nc_util_pct", 50.0)
+    feed.set("nc_util_pct", 0.0, slice(64))
+    feed.set("engine_util_pct", 40.0)
+    chip = feed.layout.find(f"{TRAINING}/trn2u-0001-2/chip07")
+    assert chip is not None
+    feed.set("engine_util_pct", 52.0, chip.number)
+    if is_priced:
+        feed.receive([feed.reservation("cb-1", TRAINING, instances=4, fee="28800.00")])
+    figures = {"tokens_per_s": 5_000.0, "ttft_s": 0.5, "tpot_s": 0.03, "batch": 12.0}
+    feed.receive([job(feed, "serve", SERVING, kind="inference", **figures)])
+    for second in range(40):
+        figures = {"steps_completed": float(second // 2.5), "steps_lost": 0.0}
+        figures |= {"ideal_step_s": 2.0, "step_time_s": 2.5, "mfu": 0.4}
+        feed.receive([job(feed, "train", TRAINING, **figures)])
+        await feed.clock.advance(1.0)
+        feed.tick()
+    return feed
+
+
+def view(app: FleetApp) -> JobsView:
+    assert isinstance(app.page, JobsView)
+    return app.page
+
+
+def line(pilot: FleetPilot, word: str) -> str:
+    return next(shown for shown in pilot.screen() if word in shown)
+
+
+def amounts(text: str) -> list[float]:
+    return [
+        float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.\d\d\b(?! s)", text)
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_sums_on_the_screen_are_the_report(size: tuple[int, int]) -> None:
+    feed = await fed()
+    async with running(fleet_app(feed), size=size) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert pilot.app.entry.title == JOBS
+        assert re.search(r"\[5 Jobs?:2\]", pilot.text()) or size[0] == 80
+        report = view(pilot.app).table.report
+        assert report is not None
+        hour = 3_600 / report.lasts_s
+        lost = lost_of(report.fleet.usd)
+        paid = float(report.fleet.usd.sum())
+        summary = amounts(line(pilot, "goodput "))
+        assert round(lost, 2) in summary
+        assert round(paid, 2) in summary
+        assert amounts(line(pilot, " sum "))[0] == pytest.approx(lost * hour, abs=0.006)
+        rows = [amounts(line(pilot, name)) for name in (" train ", " serve ", " no job ")]
+        assert rows[0][0] == pytest.approx(lost * hour, abs=0.006), "only one job has a price"
+        assert rows[1] == rows[2] == []
+        assert all(len(shown) <= size[0] for shown in pilot.screen())
+        slow = report.fleet.usd[TimeCause.SLOW] * hour
+        assert f"slow {slow:,.2f}" in line(pilot, " train ")
+
+
+async def test_without_a_price_there_are_hours() -> None:
+    feed = await fed(is_priced=False)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "instance-hours" in pilot.text()
+        assert "USD" not in line(pilot, "lost h/h")
+        assert "no job" in line(pilot, ">"), "idle instances lose most"
+        assert amounts(line(pilot, " no job "))[0] == 4.0
+
+
+async def test_the_unit_key_shows_hours_and_money_again() -> None:
+    feed = await fed()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "lost USD/h" in pilot.text()
+        await pilot.press("dollar_sign")
+        assert "lost h/h" in pilot.text()
+        await pilot.press("dollar_sign")
+        assert "lost USD/h" in pilot.text()
+
+
+async def test_details_tell_causes_steps_chips_and_serving() -> None:
+    feed = await fed()
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "train paid time" in pilot.text()
+        assert "ideal 2 s (plan)" in pilot.text().replace("2.00", "2")
+        assert "p50 2.50 s" in pilot.text()
+        assert re.search(r"trn2u-0001-2/chip07 +\+0\.300 s", pilot.text())
+        assert re.search(r"63 others|58 others", pilot.text())
+        view(pilot.app).table.point_at("serve")
+        await pilot.pause()
+        assert re.search(r"TTFT +0\.50 s +limit 2\.00 s", pilot.text())
+        assert re.search(r"tokens a USD +n/a", pilot.text()), "its instances have no price"
+        assert "Slowest chips" not in pilot.text()
+        view(pilot.app).table.point_at("")
+        await pilot.pause()
+        assert re.search("Instances without a job 4", pilot.text())
+
+
+async def test_engines_that_nobody_publishes_have_no_list() -> None:
+    feed = await fed()
+    feed.set("engine_util_pct", float("nan"))
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "train paid time" in pilot.text()
+        assert "Slowest chips" not in pilot.text()
+
+
+async def test_a_small_screen_opens_details_and_then_the_place() -> None:
+    feed = await fed()
+    extra = [job(feed, f"extra-{number}", HOST) for number in range(7)]
+    feed.receive(extra)
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "train paid time" not in pilot.text()
+        await pilot.press("enter")
+        assert "train paid time" in pilot.text()
+        assert "lost USD/h" not in pilot.text()
+        await pilot.press("escape")
+        assert "lost USD/h" in pilot.text()
+        await pilot.press("enter", "enter")
+        await pilot.pause()
+        assert pilot.app.entry.title == HIERARCHY
+        assert pilot.app.place == TRAINING
+
+
+async def test_sort_and_filter() -> None:
+    feed = await fed()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        table = view(pilot.app).table
+        assert [row.key for row in table.rows] == ["train", "", "serve"], "unpriced ones last"
+        await pilot.press("N")
+        assert table.order == NAME
+        assert [row.title for row in table.rows] == ["no job", "serve", "train"]
+        await pilot.press("s")
+        assert table.order == SORTS[0]
+        await pilot.press("U")
+        assert table.order == GOODPUT
+        assert table.rows[0].key == ""
+        await pilot.press("slash", *"goodput<90 & kind=training")
+        assert [row.key for row in table.rows] == ["train"]
+        assert " sum " in pilot.text()
+        await pilot.press("enter", "escape")
+        assert len(table.rows) == 3
+        await pilot.press("slash", *"nothing-like-it")
+        assert "No job matches" in pilot.text()
+
+
+async def test_empty() -> None:
+    """A fleet without a job still has its idle instances; without instances there is a hint."""
+    feed = Feed(DEMO)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await pilot.paint()
+        assert "No job is published" in pilot.text()
+        assert not re.search(r"\b0\.00\b", pilot.text())
+
+
+async def test_many_jobs_are_cut_and_the_filter_finds_the_others() -> None:
+    feed = await fed()
+    feed.receive([job(feed, f"many-{number:03d}", HOST) for number in range(MOST_ROWS + 50)])
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        table = view(pilot.app).table
+        assert len(table.rows) == MOST_ROWS
+        assert f"first {MOST_ROWS} of {table.matching:,}" in pilot.text()
+        await pilot.press("slash", *"many-249")
+        assert [row.key for row in table.rows] == ["many-249"]
+        assert "n/a" in line(pilot, " many-249 "), "its time is among other jobs'"
+
+
+async def test_the_window_is_told_and_the_report_read_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = await fed()
+    asked: list[int | None] = []
+    goodput = feed.monitor.goodput
+    read = goodput.report
+
+    def report(minutes: int | None = None) -> Any:
+        asked.append(minutes)
+        return read(minutes)
+
+    monkeypatch.setattr(goodput, "report", report)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.telemetry(feed, 3)
+        assert asked == [], "not while another view is shown"
+        await pilot.press("5", telemetry=feed)
+        for _ in range(5):
+            await pilot.tick(feed, 0.1)
+        count = len(asked)
+        assert count <= 2
+        assert asked == [6] * count
+        assert "over 44 s" in pilot.text()
+        await pilot.press("v", "v")
+        await pilot.paint()
+        assert asked[-1:] == [60]
+        await pilot.press("v", "v")
+        await pilot.paint()
+        assert asked[-1:] == [None]
+        assert "since the start, over 44 s" in pilot.text()
