@@ -10,10 +10,10 @@ from support.monitor.feed import DEMO, Feed, live_feed
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
 from trnfleet.domain.goodput import TimeCause
-from trnfleet.monitor.goodput import lost_of
+from trnfleet.monitor.goodput import fix_first, lost_of
 from trnfleet.tui.jobs.table import GOODPUT, MOST_ROWS, NAME, SORTS
 from trnfleet.tui.jobs.view import JobsView
-from trnfleet.tui.view import HIERARCHY, JOBS
+from trnfleet.tui.view import HIERARCHY, JOBS, RESERVATIONS
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -134,6 +134,21 @@ async def test_details_tell_causes_steps_chips_and_serving() -> None:
         assert re.search("Instances without a job 4", pilot.text())
 
 
+async def test_fix_first_is_the_report_and_idle_money_opens_its_reservation() -> None:
+    feed = await fed()
+    feed.receive([feed.reservation("cb-idle", "uc1/standalone/trn2-0002")])
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        report = view(pilot.app).table.report
+        assert report is not None
+        for loss in fix_first(report)[:2]:
+            assert f"{loss.part.usd:,.2f} USD  {loss.what}" in pilot.text()
+        view(pilot.app).table.point_at("")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert pilot.app.entry.title == RESERVATIONS
+
+
 async def test_engines_that_nobody_publishes_have_no_list() -> None:
     feed = await fed()
     feed.set("engine_util_pct", float("nan"))
@@ -149,9 +164,11 @@ async def test_a_small_screen_opens_details_and_then_the_place() -> None:
     feed.receive(extra)
     async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.press("5", telemetry=feed)
-        assert "train paid time" not in pilot.text()
+        assert "lost USD/h" in pilot.text()
+        assert "Timeline" not in pilot.text()
         await pilot.press("enter")
         assert "train paid time" in pilot.text()
+        assert "Timeline" in pilot.text()
         assert "lost USD/h" not in pilot.text()
         await pilot.press("escape")
         assert "lost USD/h" in pilot.text()

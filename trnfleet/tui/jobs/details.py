@@ -10,14 +10,15 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.goodput import SERVING, TPOT_LIMIT_S, TTFT_LIMIT_S, TimeCause
+from trnfleet.domain.goodput import SERVING, TimeCause
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.quantities import NOT_AVAILABLE, bare, counted, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.goodput import NO_JOB, lost_of
+from trnfleet.monitor.goodput import NO_JOB, fix_first, lost_of
 from trnfleet.monitor.medians import median
+from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.job_history import STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -25,7 +26,7 @@ from trnfleet.tui.charts.chart import head
 from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.jobs import SLOW_PCT
 from trnfleet.tui.jobs.table import amount_text, amounts_of, cause_style
-from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, bar, beside, fit
+from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, bar, beside, fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
@@ -42,9 +43,12 @@ Block = list[FixedParts]
 BLOCK_WIDTH = 38
 """Least cells of a block."""
 _GAP = 2
+_MOST_COLUMNS = 4
 _BINS = 8
 """Most bars of a histogram."""
 _SLOWEST = 6
+_FIRST = 5
+"""Most entries of what to fix first."""
 _MOST_LINES = 10
 """Most lines of a list of a block."""
 _LABEL = 14
@@ -85,10 +89,14 @@ class LateChips(NamedTuple):
     """Chip rows, the latest first."""
     late_s: NDArray[np.float64]
     median_pct: float
+    total: int
+    """Chips with known engines."""
 
 
-def late_chips(rows: NDArray[np.int64], busy_pct: NDArray[np.float64], step_s: float) -> LateChips:
-    """Return chips by how late they are.
+def late_chips(
+    rows: NDArray[np.int64], busy_pct: NDArray[np.float64], step_s: float, most: int
+) -> LateChips:
+    """Return the latest chips.
 
     A chip is late by its own busy share less the job's median, times the step: the others wait for
     that long.
@@ -97,12 +105,15 @@ def late_chips(rows: NDArray[np.int64], busy_pct: NDArray[np.float64], step_s: f
         rows: The job's chips.
         busy_pct: Busy share of each chip's busiest engine, NaN where unknown.
         step_s: The step time.
+        most: How many are returned.
     """
-    known = ~np.isnan(busy_pct)
+    known = np.flatnonzero(~np.isnan(busy_pct))
     usual = median(busy_pct[known])
     late_s = (busy_pct[known] - usual) / 100.0 * step_s
-    order = np.argsort(-late_s, kind="stable")
-    return LateChips(rows[known][order], late_s[order], usual)
+    # A job has up to a million chips: only the first ones are sorted.
+    first = np.argpartition(-late_s, most - 1)[:most] if len(late_s) > most else slice(None)
+    order = np.argsort(-late_s[first], kind="stable")
+    return LateChips(rows[known][first][order], late_s[first][order], usual, len(known))
 
 
 class JobDetails(LineView, can_focus=True):
@@ -133,14 +144,14 @@ class JobDetails(LineView, can_focus=True):
         return self._lines
 
     def _laid_out(self, row: JobRow, width: int) -> list[Line]:
-        blocks: list[Callable[[int], Block]] = [partial(self._causes, row)]
+        blocks: list[Callable[[int], Block]] = [partial(self._causes, row), self._fix_first]
         if row.key == NO_JOB:
             blocks.append(self._without_job)
         elif row.job is not None:
             is_serving = row.job.kind == SERVING
             mine = [self._serving] if is_serving else [self._steps, self._late]
             blocks += [partial(block, row) for block in (*mine, self._facts, self._past)]
-        columns = max(1, min(len(blocks), (width + _GAP) // (BLOCK_WIDTH + _GAP)))
+        columns = max(1, min(_MOST_COLUMNS, (width + _GAP) // (BLOCK_WIDTH + _GAP)))
         cells = max(BLOCK_WIDTH, (width - 1 - _GAP * (columns - 1)) // columns)
         stacks: list[Block] = [[] for _ in range(columns)]
         for block in blocks:
@@ -179,6 +190,12 @@ class JobDetails(LineView, can_focus=True):
                 text = line(cause.label, seconds, None if amounts is None else amounts[number])
                 drawn = bar(seconds / total_s, width - len(text) - 2, cause_style(cause))
                 made.append(((f"{text}  ", theme.BASE), *(drawn if len(text) + 8 <= width else ())))
+                for name, part in row.time.by(cause).items():
+                    if name:
+                        place, _, what = name.removesuffix(")").partition(" (")
+                        words = fit(plain(f"  {last_segments(place)} {what}"), 32)
+                        amount = part.usd if in_usd else part.seconds / 3_600
+                        made.append(((f"{words}{amount_text(amount):>11}", theme.QUIET),))
         whole = line("paid", total_s, None if amounts is None else float(amounts.sum()))
         made.append(((whole, theme.STRONG),))
         if amounts is not None:
@@ -190,6 +207,19 @@ class JobDetails(LineView, can_focus=True):
             words = f"{row.time.written_off_s / 60:,.1f} inst min lost from before this window"
             made.append(((fit(words, width), theme.QUIET),))
         return made
+
+    def _fix_first(self, width: int) -> Block:
+        """Return the fleet's losses by what would have to be fixed, the most expensive first."""
+        report = self._table.report
+        if report is None:
+            return []
+        made: Block = [head([("Fix first", theme.STRONG)], self._table.window_text, width)]
+        for loss in fix_first(report)[:_FIRST]:
+            part = loss.part if self._table.in_usd else loss.part._replace(usd=0.0)
+            text = texts.loss_text(loss._replace(part=part), self._monitor.ingest.names)
+            lines = [line for line in wrapped(text, width, 2) if line.strip()]
+            made += [((line, theme.BASE),) for line in lines]
+        return made if len(made) > 1 else [*made, (("nothing is lost", theme.QUIET),)]
 
     def _steps(self, row: JobRow, width: int) -> Block:
         """Return percentiles and a histogram of the step time."""
@@ -241,13 +271,13 @@ class JobDetails(LineView, can_focus=True):
         rows = np.flatnonzero(store.job_of[store.layout.instance_of_chip] == owner)
         rows = rows[store.chip_state[rows] == Freshness.LIVE]
         busy_pct = _ENGINES.decode(store.columns[_ENGINES.name][rows])
-        late = late_chips(rows, busy_pct.max(axis=1), row.step_s)
+        late = late_chips(rows, busy_pct.max(axis=1), row.step_s, _SLOWEST + 1)
         if not len(late.rows):
             return []
         note = f"busiest engine, median {late.median_pct:.0f} %, now"
         made: Block = [
             head([("Slowest chips", theme.STRONG)], note, width),
-            ((f"{'chip':{width - 20}}{'late a step':>20}", theme.GHOST),),
+            ((f"{'chip':{width - 12}}{'late a step':>12}", theme.GHOST),),
         ]
         names = self._monitor.ingest.names
         for chip, late_s in zip(late.rows[:_SLOWEST].tolist(), late.late_s.tolist(), strict=False):
@@ -255,10 +285,11 @@ class JobDetails(LineView, can_focus=True):
             is_marked = chip in self._ui.alerts.marks.chips
             style = theme.SEVERITY_STYLE[Severity.WARNING] if is_marked else theme.BASE
             place = plain("/".join(path.split("/")[-2:]))
-            made.append(((fit(place, width - 20), style), (f"{late_s:>+18.3f} s", style)))
-        if len(late.rows) > _SLOWEST:
-            rest = len(late.rows) - _SLOWEST
-            words = f"{counted(rest, 'other')} up to {late.late_s[_SLOWEST]:+.3f} s"
+            made.append(((fit(place, width - 12), style), (f"{late_s:>+10.3f} s", style)))
+        if late.total > _SLOWEST:
+            words = (
+                f"{counted(late.total - _SLOWEST, 'other')} up to {late.late_s[_SLOWEST]:+.3f} s"
+            )
             made.append(((fit(words, width), theme.QUIET),))
         return made
 
@@ -267,9 +298,11 @@ class JobDetails(LineView, can_focus=True):
         job = row.job
         assert job is not None  # noqa: S101  the caller has looked
         made: Block = [head([("Serving", theme.STRONG)], "means, now", width)]
+        report = self._table.report
+        assert report is not None  # noqa: S101  rows are of a report
         for name, time_s, limit_s in (
-            ("TTFT", job.ttft_s, TTFT_LIMIT_S),
-            ("TPOT", job.tpot_s, TPOT_LIMIT_S),
+            ("TTFT", job.ttft_s, job.ttft_limit_s or report.site.ttft_limit),
+            ("TPOT", job.tpot_s, job.tpot_limit_s or report.site.tpot_limit),
         ):
             is_over = time_s is not None and time_s > limit_s
             style = theme.SEVERITY_STYLE[Severity.WARNING] if is_over else theme.BASE

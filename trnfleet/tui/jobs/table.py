@@ -19,6 +19,7 @@ from trnfleet.domain.quantities import with_unit as quantity
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.goodput import (
+    LOST,
     MINUTES,
     NO_JOB,
     GoodputReport,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.wire.messages import JobMessage
 
-LOST, GOODPUT, CHIPS, NAME = SORTS = ("lost", "goodput", "chips", "name")
+LOSS, GOODPUT, CHIPS, NAME = SORTS = ("lost", "goodput", "chips", "name")
 """Orders cycled with `s`."""
 MOST_ROWS = 200
 """Most jobs listed without a filter."""
@@ -76,7 +77,6 @@ JOB_COLUMNS = Columns(
     )
 )
 """Columns for filters of jobs."""
-NO_LOSS = frozenset({TimeCause.PRODUCTIVE, TimeCause.HEADROOM, TimeCause.UNSPLIT})
 _METER = {
     TimeCause.PRODUCTIVE: "■",
     TimeCause.SLOW: "▒",
@@ -102,7 +102,8 @@ _ROUTINE = frozenset(
         TimeCause.UNOBSERVED,
     }
 )
-"""Causes in a quiet colour."""
+"""Losses in a quiet colour."""
+_ROUNDING = 1e-9
 _LEAST_SHARE = 0.005
 """Smallest share of a cause with a cell of its own in a meter."""
 _MINUTE_S = 60
@@ -150,6 +151,18 @@ class JobRow(NamedTuple):
         return None if step_s is None or not ideal_s > 0 else 100.0 * (step_s / ideal_s - 1.0)
 
     @property
+    def trouble(self) -> str:
+        """What lost most of the time with the largest loss, as `JobTime.by` names it.
+
+        Empty if unknown.
+        """
+        cause = None if self.time is None else largest_loss(self.time.paid.seconds)
+        if self.time is None or cause is None:
+            return ""
+        parts = self.time.by(cause)
+        return max((name for name in parts if name), key=lambda name: parts[name], default="")
+
+    @property
     def mfu_pct(self) -> float | None:
         mfu = None if self.job is None or self.is_last_known else self.job.mfu
         return None if mfu is None else 100.0 * mfu
@@ -187,7 +200,8 @@ def amounts_of(paid: PaidTime, *, in_usd: bool) -> NDArray[np.float64] | None:
     """Return paid time by cause, in USD or instance-hours; None without any known price."""
     if not in_usd:
         return paid.seconds / 3_600
-    return paid.usd if paid.unpriced_s < paid.seconds.sum() else None
+    # Both are sums of the same seconds, in another order.
+    return paid.usd if paid.unpriced_s < (1 - _ROUNDING) * paid.seconds.sum() else None
 
 
 def amount_text(amount: float | None) -> str:
@@ -204,13 +218,9 @@ def cause_style(cause: TimeCause) -> Style:
         return theme.FILL
     if cause is TimeCause.IDLE:
         return theme.TILE_STYLE[Tile.RESERVED_IDLE]
-    if cause in NO_LOSS or cause in _ROUTINE or cause is TimeCause.EVALUATION:
+    if cause not in LOST or cause in _ROUTINE:
         return theme.QUIET
-    if cause is TimeCause.DOWN:
-        return theme.STATE_STYLE[Freshness.OFFLINE]
-    return (
-        theme.STATE_STYLE[Freshness.STALE] if cause is TimeCause.UNOBSERVED else theme.FILL_WARNING
-    )
+    return theme.STATE_STYLE[Freshness.OFFLINE] if cause is TimeCause.DOWN else theme.FILL_WARNING
 
 
 def legend_items(paid: PaidTime) -> Parts:
@@ -249,10 +259,8 @@ def meter(amounts: NDArray[np.float64], width: int) -> Parts:
 
 def largest_loss(amounts: NDArray[np.float64]) -> TimeCause | None:
     """Return the cause of the largest loss; None if nothing noticeable is lost."""
-    losses = amounts.copy()
-    losses[list(NO_LOSS)] = 0.0
-    cause = TimeCause(int(losses.argmax()))
-    return cause if round(float(losses[cause]), 2) > 0 else None
+    cause = max(LOST, key=lambda cause: amounts[cause])
+    return cause if round(float(amounts[cause]), 2) > 0 else None
 
 
 def columns_at(width: int, rows: Sequence[JobRow]) -> dict[str, int]:
@@ -299,7 +307,7 @@ class JobTable(RowList[str, JobRow]):
         self._monitor = context.monitor
         self.wanted = EVERYTHING
         """The filter."""
-        self.order = LOST
+        self.order = LOSS
         """One of `SORTS`."""
         self.shows_hours = False
         """Whether hours are shown even where prices are known."""
@@ -465,7 +473,7 @@ class JobTable(RowList[str, JobRow]):
         sum_row = JobRow(
             OTHERS,
             "sum",
-            JobTime(None, report.fleet, math.nan, False, False, 0.0),
+            JobTime(None, report.fleet, math.nan, False, False, 0.0, {}),
             3_600 / report.lasts_s if report.lasts_s else math.nan,
             int(self._monitor.store.layout.sizes.sum()),
             None,

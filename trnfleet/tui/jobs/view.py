@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _FIXED_ROWS = 3
 """Summary, head and sum."""
-_LEAST_DETAILS = 11
+_LEAST_DETAILS = 8
 """Least rows for details below the table."""
 _ALONE = "-alone"
 """Style class of a view with the details alone."""
@@ -68,7 +68,7 @@ class JobsView(FilteredView):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t,tab", "details", "the job's details alone, and back"),
-        Binding("enter", "cause", "go to the cause of the job's trouble, or to its place"),
+        Binding("enter", "cause", "go to the cause of the job's loss, or to its place"),
         Binding("dollar_sign", "unit", "hours or money"),
         Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
         *filter_keys("filter: part of anything, lost>10, goodput<80, kind=training, !text"),
@@ -146,7 +146,7 @@ class JobsView(FilteredView):
         self.take_focus()
 
     def action_cause(self) -> None:
-        """Go to the place of the cause of a job's trouble.
+        """Go to the place of the cause of a job's largest loss, else to its problem, or to it.
 
         Where the details have no room, or not all of it, the first press opens them alone.
         """
@@ -158,8 +158,14 @@ class JobsView(FilteredView):
             self.action_details()
             return
         layout = self.monitor.store.layout
+        trouble = row.trouble.partition(" (")[0]
+        if trouble and row.key == NO_JOB:
+            self.post_message(View.OpenReservation(trouble))
+            return
         place = self.place
-        if row.job is not None:
+        if trouble and layout.find(trouble) is not None:
+            place = trouble
+        elif row.job is not None:
             place = place_of(row.job, self.context.alerts.problems, layout)
         if place:
             self.post_message(Pressed(ClickTarget(TargetKind.PLACE, place)))
@@ -227,7 +233,7 @@ class JobsView(FilteredView):
     # Space
 
     def _share_space(self) -> None:
-        """Give the table its rows, up to two fifths, and the rest to details and charts."""
+        """Give the table its rows, up to a half, and the rest to details and charts."""
         has_rows = bool(self.table.rows)
         is_alone = self.has_class(_ALONE) and has_rows
         self.set_class(is_alone, _ALONE)
@@ -241,7 +247,7 @@ class JobsView(FilteredView):
             return
         legend = max(1, self._legend.size.height) if self._legend.display else 0
         rows = self.size.height - _FIXED_ROWS - legend - 2 * self.has_class("asking")
-        listed = max(len(NOTHING), min(len(self.table.rows), max(rows * 2 // 5, rows - 45)))
+        listed = max(len(NOTHING), min(len(self.table.rows), max(rows // 2, rows - 45)))
         spare = rows - listed
         needed = len(self.details.made(max(1, self.size.width)))
         shown = spare >= _LEAST_DETAILS and has_rows

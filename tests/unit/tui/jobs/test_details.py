@@ -24,7 +24,10 @@ def test_equal_steps_are_one_bar() -> None:
 
 def test_a_chip_is_late_by_its_busy_share_above_the_median() -> None:
     busy_pct = np.array([40.0, 52.5, np.nan, 40.0, 39.0])
-    late = late_chips(np.arange(10, 15), busy_pct, 8.0)
+    late = late_chips(np.arange(10, 15), busy_pct, 8.0, 9)
     assert late.rows.tolist() == [11, 10, 13, 14]
     assert late.late_s.tolist() == pytest.approx([1.0, 0.0, 0.0, -0.08])
+    first = late_chips(np.arange(10, 15), busy_pct, 8.0, 1)
+    assert first.rows.tolist() == [11]
+    assert first.total == 4
     assert late.median_pct == 40.0

@@ -55,6 +55,8 @@ def test_the_largest_loss_is_no_headroom() -> None:
 def test_an_unknown_price_is_no_zero() -> None:
     paid = PaidTime(seconds(slow=3_600.0), seconds(), 3_600.0)
     assert amounts_of(paid, in_usd=True) is None
+    assert amounts_of(paid._replace(unpriced_s=3_600.0 - 1e-8), in_usd=True) is None, "rounding"
+    assert amounts_of(paid._replace(unpriced_s=3_599.0), in_usd=True) is not None
     assert amount_text(None) == "n/a"
     hours = amounts_of(paid, in_usd=False)
     assert hours is not None
