@@ -163,6 +163,18 @@ async def test_a_lost_link_is_one_alert(fault: str, *, as_host: bool) -> None:
     assert loud == {CAUGHT_ON_HOSTS[fault][not as_host]}, told
 
 
+@pytest.mark.parametrize("fault", ["dma_abort", "firmware_heartbeat_lost"])
+async def test_an_error_of_the_driver_with_a_health_bit_is_one_alert(fault: str) -> None:
+    """Its event alone fires where a host has no such bit; here the rule on the bit is enough."""
+    entry = FaultEntry.model_validate({"fault": fault, "target": CHIP, "at": BEGINS_S})
+    run = AlertRun(faults=[entry])
+    told = await run.play(40)
+    loud = {alert.rule for alert in told if alert.kind == "firing" and not alert.is_quieted}
+    assert "unhealthy" in loud
+    assert "driver-error" not in loud
+    assert "driver-error" in {alert.rule for alert in told}
+
+
 async def test_a_job_that_stops_names_its_chip() -> None:
     """The alert of a failed job names the causing chip in its labels and summary."""
     entry = FaultEntry.model_validate({"fault": "sram_uncorrectable", "target": CHIP, "at": 30.0})

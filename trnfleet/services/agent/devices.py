@@ -32,7 +32,7 @@ CORES_EVERY_S = 15.0
 STATES = {
     "": ("answers", "answer"),
     "device_not_answering": ("does not answer", "do not answer"),
-    "firmware_heartbeat_lost": ("has no firmware heartbeat", "have no firmware heartbeat"),
+    "firmware_heartbeat_lost": ("has no firmware heartbeat", ""),
     "device_gone": ("is gone", "are gone"),
 }
 """Condition of a device and of several ones, by the event that tells it."""
@@ -193,7 +193,10 @@ class Devices:
             state = states.get(number, "device_gone")
             if state != self._states.get(number, ""):
                 changed.setdefault(state, []).append(number)
-        events = [_event(state, numbers) for state, numbers in changed.items()]
+        # Firmware is a matter of each chip, as in its rule.
+        lost = changed.pop("firmware_heartbeat_lost", [])
+        events = [_event("firmware_heartbeat_lost", [number]) for number in lost]
+        events += [_event(state, numbers) for state, numbers in changed.items()]
         if self._mode and values.mode != self._mode:
             words = f"modes of the UltraServer: {self._mode}, now {values.mode or 'none'}"
             events.append(HostEvent("ultraserver_mode", words, Severity.WARNING, "driver"))

@@ -111,18 +111,21 @@ async def test_a_device_that_does_not_answer_is_told_once(tmp_path: Path) -> Non
 
 
 async def test_a_lost_heartbeat_and_a_lost_device_are_told(tmp_path: Path) -> None:
-    write_tree(tmp_path)
+    write_tree(tmp_path, devices=3)
     devices = Devices(tmp_path, ManualClock(), LimitedCalls())
     await devices.read()
-    (heartbeat,) = (tmp_path / DEVICES / "neuron0").rglob("healthcheck_heartbeat")
-    heartbeat.write_text("0\n")
-    shutil.rmtree(tmp_path / DEVICES / "neuron1")
+    for number in (0, 1):
+        (heartbeat,) = (tmp_path / DEVICES / f"neuron{number}").rglob("healthcheck_heartbeat")
+        heartbeat.write_text("0\n")
+    shutil.rmtree(tmp_path / DEVICES / "neuron2")
 
     values, events = await devices.read()
 
-    assert [(event.name, event.text) for event in events] == [
-        ("firmware_heartbeat_lost", "device 0 has no firmware heartbeat"),
-        ("device_gone", "device 1 is gone"),
+    # The rule on firmware is about chips, so each has its event.
+    assert [(event.name, event.text, event.chip) for event in events] == [
+        ("firmware_heartbeat_lost", "device 0 has no firmware heartbeat", 0),
+        ("firmware_heartbeat_lost", "device 1 has no firmware heartbeat", 1),
+        ("device_gone", "device 2 is gone", 2),
     ]
     assert "mem_ecc_uncorrected" not in values.devices[0]
 
