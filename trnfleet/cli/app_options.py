@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet import folders
 from trnfleet.cli.options import option_group, rules_option, setting
 from trnfleet.cli.output import report
-from trnfleet.cli.params import CompletedType, FileName, Size, Typed
+from trnfleet.cli.params import CompletedType, EnergyPrice, FileName, PowerCap, Size, Typed
 from trnfleet.errors import nearest
 from trnfleet.services.child_process import TOLD_S
 from trnfleet.text import plain
@@ -129,6 +129,41 @@ look_options = option_group(
     ),
 )
 """The command gets `looks: LookOptions`."""
+
+
+class PowerOptions(NamedTuple):
+    """Price of energy and caps for the view Power."""
+
+    kwh_price: tuple[float, str] | None
+    """Amount and currency; None for no money."""
+    power_caps: tuple[tuple[str, float], ...]
+    """Watts by place."""
+
+
+power_options = option_group(
+    "power",
+    PowerOptions,
+    (
+        setting(
+            "--kwh-price",
+            type=EnergyPrice(),
+            metavar="PRICE",
+            help="Price of a kWh for the view Power, such as 0.08 or 0.08EUR; no money by default.",
+        ),
+        setting(
+            "--power-cap",
+            "power_caps",
+            type=PowerCap(),
+            metavar="PLACE=WATTS",
+            multiple=True,
+            help=(
+                "Power cap of a rack, UltraServer, job, reservation or `fleet`, such as"
+                " uc1/us-0001/rack-a=12kW; by default the catalogue's maxima. Repeatable."
+            ),
+        ),
+    ),
+)
+"""The command gets `power: PowerOptions`."""
 
 
 def log_file_for_app(given: str | None, *, keeps_past: bool = False) -> Path:

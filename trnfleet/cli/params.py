@@ -21,6 +21,7 @@ from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.address import Level, format_chip, is_segment
 from trnfleet.domain.alerts.links import check_web_url
 from trnfleet.domain.durations import DAY_S, parse_duration_s
+from trnfleet.domain.filters.columns import Column, Kind, parse_number
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, present_name
 from trnfleet.domain.moments import find_moment
 from trnfleet.domain.quantities import duration, size_text
@@ -45,6 +46,7 @@ KINDS = ("telemetry", "events", "jobs", "reservations")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
 """Number, and decimal or binary prefix."""
+_ENERGY_PRICE = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)([A-Z]{3})?", re.ASCII)
 _AMOUNT = re.compile(r"\d{1,6}(\.\d{1,6})?", re.ASCII)
 _MOMENT_FORMS = (
     "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
@@ -528,6 +530,44 @@ class Price(click.ParamType[tuple[str, Decimal]]):
             known = nearest(kind, INSTANCE_TYPES)
             self.fail(f"{value!r}: {kind!r} is not an instance type: {known}", param, ctx)
         return present_name(kind), Decimal(amount)
+
+
+class EnergyPrice(click.ParamType[tuple[float, str]]):
+    """A price of a kWh, such as `0.08` or `0.08EUR`."""
+
+    name = "price"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, str]:
+        """Return the amount and the currency."""
+        if isinstance(value, tuple):
+            return value
+        match = _ENERGY_PRICE.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a price of a kWh such as 0.08 or 0.08EUR", param, ctx)
+        return float(match[1]), match[2] or "USD"
+
+
+class PowerCap(click.ParamType[tuple[str, float]]):
+    """A place and its power cap, such as `uc1/us-0001/rack-a=12kW`."""
+
+    name = "place=watts"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Return the place and watts."""
+        if isinstance(value, tuple):
+            return value
+        place, _, watts = str(value).rpartition("=")
+        try:
+            limit_w = parse_number(Column("cap", Kind.NUMBER, "W"), watts)
+        except ConfigError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+        if not place or limit_w <= 0:
+            self.fail(f"{value!r} is not a cap such as uc1/us-0001/rack-a=12kW", param, ctx)
+        return place, limit_w
 
 
 class Size(click.ParamType[int]):

@@ -16,6 +16,7 @@ from textual.drivers._writer_thread import WriterThread
 
 from trnfleet import logs
 from trnfleet.errors import TrnfleetError
+from trnfleet.monitor.power import KwhPrice
 from trnfleet.tasks import background
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.app.terminal import RESET
@@ -58,6 +59,8 @@ async def run_app(
     bell: bool = False,
     notify: bool = False,
     processes: Sequence[OwnProcess] = (),
+    kwh_price: tuple[float, str] | None = None,
+    power_caps: Sequence[tuple[str, float]] = (),
     theme_name: str | None = None,
     ascii_only: bool = False,
     is_first_run: bool = False,
@@ -80,6 +83,8 @@ async def run_app(
         bell: Whether to ring the terminal's bell when an alert fires.
         notify: Whether to ask the terminal for a desktop notification when an alert fires.
         processes: Processes of the app's own, whose end is told.
+        kwh_price: Amount and currency of a kWh; None for no money.
+        power_caps: Watts by place, in all fleets.
         theme_name: One of the themes; None for the one that fits the terminal.
         ascii_only: Whether the terminal gets ASCII only, even where it shows more.
         is_first_run: Whether the tour is shown.
@@ -106,6 +111,8 @@ async def run_app(
         ascii_only=ascii_only or not shows_glyphs(os.environ.get("TERM", ""), encoding),
         is_first_run=is_first_run,
     )
+    app.fleets.kwh_price = None if kwh_price is None else KwhPrice(*kwh_price)
+    app.fleets.caps.update((("", place), watts) for place, watts in power_caps)
     try:
         with _ended_from_outside(app, log_file), _stacks_into(log_file):
             async with background(**running):

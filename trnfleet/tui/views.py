@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.tui.bars.tabs import Tab
 from trnfleet.tui.fleet.view import FleetView
-from trnfleet.tui.view import ALERTS, CHIP, EVENTS, FLEET, HIERARCHY, JOBS, RESERVATIONS, View
+from trnfleet.tui.view import (
+    ALERTS,
+    CHIP,
+    EVENTS,
+    FLEET,
+    HIERARCHY,
+    JOBS,
+    POWER,
+    RESERVATIONS,
+    View,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.events.view import EventsView
     from trnfleet.tui.hierarchy.view import HierarchyView
     from trnfleet.tui.jobs.view import JobsView
+    from trnfleet.tui.power.view import PowerView
     from trnfleet.tui.reservations.view import ReservationsView
 
 
@@ -48,6 +59,13 @@ def jobs_view() -> type[JobsView]:
     from trnfleet.tui.jobs.view import JobsView  # noqa: PLC0415
 
     return JobsView
+
+
+def power_view() -> type[PowerView]:
+    """Return the class of Power."""
+    from trnfleet.tui.power.view import PowerView  # noqa: PLC0415
+
+    return PowerView
 
 
 def reservations_view() -> type[ReservationsView]:
@@ -114,6 +132,11 @@ VIEWS = (
         ("goodput",),
     ),
     ViewEntry(
+        Tab("6", POWER, "Power"),
+        power_view,
+        (("g", "group"), ("s", "sort"), ("/", "filter"), (":cap", "set a cap")),
+    ),
+    ViewEntry(
         Tab("7", RESERVATIONS, "Resv", has_count=True),
         reservations_view,
         (("/", "filter"), ("s", "sort"), ("+ _", "zoom")),
@@ -132,5 +155,5 @@ VIEWS = (
 )
 """In the order of their keys; the app begins with the first."""
 TABS = tuple(view.tab for view in VIEWS)
-PLANNED = {"3": "Topology", "6": "Power"}
+PLANNED = {"3": "Topology"}
 """Keys of planned views; they only show that."""

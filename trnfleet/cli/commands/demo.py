@@ -21,11 +21,13 @@ from trnfleet.cli.app_options import (
     AlertOptions,
     LookOptions,
     Notice,
+    PowerOptions,
     app_alert_options,
     log_file_for_app,
     log_file_option,
     look_options,
     past_option,
+    power_options,
 )
 from trnfleet.cli.options import (
     PASSWORD_VARIABLE,
@@ -76,6 +78,7 @@ FIRST_RUN_FILE = "tour-shown"
 )
 @app_alert_options
 @look_options
+@power_options
 @past_option
 @broker_options(required=False, with_root=True, from_variable=False)
 @log_file_option
@@ -90,6 +93,7 @@ def command(
     no_history: bool,
     alerts: AlertOptions,
     looks: LookOptions,
+    power: PowerOptions,
     past: int,
     log_file: str | None,
     log: LogOptions,
@@ -133,6 +137,7 @@ def command(
         alerts,
         rules=rules,
         looks=looks,
+        power=power,
         may_write=allow_commands or session is None,
         past_bytes=past,
         has_history=not no_history,
@@ -215,6 +220,7 @@ async def _run(
     *,
     rules: tuple[Rule, ...],
     looks: LookOptions,
+    power: PowerOptions,
     may_write: bool,
     past_bytes: int,
     has_history: bool,
@@ -303,6 +309,8 @@ async def _run(
             playback=viewing.playback,
             bell=alerts.bell,
             notify=alerts.notify,
+            kwh_price=power.kwh_price,
+            power_caps=power.power_caps,
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
             processes=[*children, *([Notice(notice, clock)] if notice else [])],

@@ -12,12 +12,14 @@ from trnfleet.cli.app_options import (
     AlertOptions,
     LookOptions,
     Notice,
+    PowerOptions,
     app_alert_options,
     history_option,
     log_file_for_app,
     log_file_option,
     look_options,
     past_option,
+    power_options,
 )
 from trnfleet.cli.options import (
     LogOptions,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 @site_options
 @app_alert_options
 @look_options
+@power_options
 @past_option
 @history_option
 @setting(
@@ -76,6 +79,7 @@ def command(
     site: Site,
     alerts: AlertOptions,
     looks: LookOptions,
+    power: PowerOptions,
     past: int,
     history: str | None,
     allow_commands: bool,
@@ -108,6 +112,7 @@ def command(
         names,
         alerts,
         looks,
+        power,
         rules,
         takes_all=all_fleets,
         may_write=allow_commands,
@@ -124,6 +129,7 @@ async def _run(
     names: tuple[str, ...],
     alerts: AlertOptions,
     looks: LookOptions,
+    power: PowerOptions,
     rules: tuple[Rule, ...],
     *,
     takes_all: bool,
@@ -191,6 +197,8 @@ async def _run(
             ],
             bell=alerts.bell,
             notify=alerts.notify,
+            kwh_price=power.kwh_price,
+            power_caps=power.power_caps,
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
         )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.app_options import LookOptions, history_option, log_file_for_app, look_options
+from trnfleet.cli.app_options import (
+    LookOptions,
+    PowerOptions,
+    history_option,
+    log_file_for_app,
+    look_options,
+    power_options,
+)
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.options import (
     AccessOptions,
@@ -134,6 +141,7 @@ if TYPE_CHECKING:
 @rules_option
 @history_option
 @look_options
+@power_options
 @setting(
     "--log-file",
     type=FileName(),
@@ -167,6 +175,7 @@ def command(
     rules: tuple[str, ...],
     history: str | None,
     looks: LookOptions,
+    power: PowerOptions,
     log_file: str | None,
     log: LogOptions,
 ) -> None:
@@ -250,6 +259,8 @@ def command(
                 log_file=file,
                 playback=viewing.playback,
                 history=None if folder is None else folder.charts_of(fleet),
+                kwh_price=power.kwh_price,
+                power_caps=power.power_caps,
                 theme_name=looks.theme,
                 ascii_only=looks.ascii_only,
             )

@@ -17,6 +17,7 @@ from trnfleet.monitor.pipeline.counts import PipelineCounts
 from trnfleet.monitor.slices import GATHER_S, Slices, batch_slices
 from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.monitor.store.history import History
+from trnfleet.monitor.store.layout_changes import numbers_in
 from trnfleet.monitor.store.rings.record import Track
 from trnfleet.wire.ports import RECORDING, Envelope, Keyframe, LinkStatus, RecordedMessages, Stored
 from trnfleet.wire.topics import VALUES, build_topic
@@ -173,6 +174,16 @@ class PastHistory(History):
             series = self.series(layout, node, key)
             return Track.of(series[: max(0, len(series) - ago)], self.end - ago)
         return self._other.history.track(there, same, key, span_s, ago + cut)
+
+    def means(self, layout: Layout, level: Level, key: str, ago: int = 0) -> NDArray[np.float32]:
+        """Return a field's means of all nodes of a level up to the past's time."""
+        there = self._other.history.layout
+        cut = self._cut()
+        if there is None or cut < 0:
+            return super().means(layout, level, key, ago)
+        means = self._other.history.means(there, level, key, ago + cut)
+        numbers = numbers_in(layout, there, level)
+        return means if there is layout else np.where(numbers >= 0, means[:, numbers], np.nan)
 
     def job_track(self, job: str, key: str, span_s: int, ago: int = 0) -> Track:
         """Return the past of a job's figure over a span.

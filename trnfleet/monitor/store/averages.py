@@ -53,6 +53,8 @@ class Sample(NamedTuple):
     """Metrics x nodes."""
     counts: dict[Level, NDArray[Any]]
     """Chips or instances that went into each."""
+    live: NDArray[np.bool_]
+    """Instances that went into the fleet's totals."""
 
     @property
     def covered(self) -> int:
@@ -101,7 +103,7 @@ class Averages:
         return sum(
             array.nbytes
             for sample in self.samples
-            for part in (sample.totals, sample.counts)
+            for part in (sample.totals, sample.counts, {Level.INSTANCE: sample.live})
             for array in part.values()
         )
 
@@ -179,6 +181,20 @@ class Averages:
         totals, counts = self._window(name, level, ALL)
         return np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0)
 
+    def shares(self, name: str) -> NDArray[np.float64]:
+        """Return each instance's part of the fleet's mean total of a metric; NaN without one.
+
+        They add up to the fleet's mean of a sum: an instance counts in the seconds it was live.
+        """
+        if name not in _ROWS or not self.samples:
+            total, count = self.rollups.parts(name, Level.INSTANCE)
+            return np.where(_counted(self.rollups) & (count > 0), total, np.nan)
+        totals, counts = self._window(name, Level.INSTANCE, ALL)
+        known = (counts > 0) & np.stack([sample.live for sample in self.samples])
+        seconds = np.count_nonzero(self._window(name, Level.FLEET, ALL)[1])
+        sums = np.where(known, totals, 0.0).sum(axis=0)
+        return np.where(known.any(axis=0), sums / max(1, seconds), np.nan)
+
     def highest(self, name: str, level: Level) -> int | None:
         """Return the node with the window's highest value of a maximum metric.
 
@@ -237,7 +253,13 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
         for row, (own_total, own_count) in enumerate(parts):
             total[row] = own_total
             count[row] = coded[id(own_count)]
-    return Sample(at_s, totals, counts)
+    return Sample(at_s, totals, counts, _counted(rollups))
+
+
+def _counted(rollups: Rollups) -> NDArray[np.bool_]:
+    """Return the instances in the fleet's totals: the live ones, or all if none is live."""
+    live = rollups.live(Level.INSTANCE)
+    return live if live.any() else np.ones_like(live)
 
 
 def chips_covered(rollups: Rollups) -> int:
@@ -267,6 +289,13 @@ def _carried_over(samples: tuple[Sample, ...], old: Layout, new: Layout) -> tupl
                 carried[level][:, to] = array[:, source]
         return carried
 
+    def carry(live: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        carried = np.zeros(new.count(Level.INSTANCE), np.bool_)
+        for to, source in moved[Level.INSTANCE]:
+            carried[to] = live[source]
+        return carried
+
     return tuple(
-        Sample(sample.at_s, take(sample.totals), take(sample.counts)) for sample in samples
+        Sample(sample.at_s, take(sample.totals), take(sample.counts), carry(sample.live))
+        for sample in samples
     )

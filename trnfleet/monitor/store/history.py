@@ -237,6 +237,16 @@ class History:
         record, field, number = place
         return record.track(field, number, span_s, ago)
 
+    def means(self, layout: Layout, level: Level, key: str, ago: int = 0) -> NDArray[np.float32]:
+        """Return a field's means over steps of 10 s for all nodes of a level, oldest first.
+
+        Steps x nodes; no steps if the level has no record.
+        """
+        record = self._levels.get(level)
+        if record is None or layout is not self._layout:
+            return np.zeros((0, layout.count(level)), np.float32)
+        return record.means([figure.key for figure in KEPT].index(key), ago)
+
     def job_track(self, job: str, key: str, span_s: int, ago: int = 0) -> Track:
         """Return the past of a job's figure over a span, as `track` does."""
         return self.jobs.track(job, key, span_s, self.samples, ago)

@@ -48,8 +48,8 @@ from trnfleet.tui.state.chip_table import ChipTable, column_of
 from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.theme.glyphs import to_ascii
-from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
-from trnfleet.tui.views import PLANNED, VIEWS, alerts_view, chip_view, reservations_view
+from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, POWER, RESERVATIONS, FilteredView
+from trnfleet.tui.views import PLANNED, VIEWS, alerts_view, chip_view, power_view, reservations_view
 from trnfleet.tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
@@ -372,6 +372,14 @@ class ActionsApp(TimeKeys):
         if rest and isinstance(self.page, FilteredView):
             self.filter_view(rest)
 
+    def set_cap(self, rest: str) -> None:
+        """Set a power cap of a place, and show it in Power."""
+        place, _, watts = rest.rpartition(" ")
+        if self.view_title != POWER:
+            self.go(self.page.place, POWER)
+        if isinstance(self.page, power_view()):
+            self.say(self.page.set_cap(place.strip(), watts))
+
     def go_to_alert(self, alert: Alert) -> None:
         """Go to an alert and its rule's other alerts at, below or above its place."""
         place = address_of(alert)
@@ -625,6 +633,12 @@ ACTIONS: tuple[Action, ...] = (
         choices=lambda _app: _metrics(),
         needs="a metric",
         like="m",
+    ),
+    Action(
+        names=("cap",),
+        what="power cap of a place: us-0001/rack-a 12kW; off removes it",
+        run=ActionsApp.set_cap,
+        needs="watts",
     ),
     Action("back", "escape", "back to where you were"),
     Action("reservation", "r", "the reservation of what the cursor is on"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.minutes.minutes import FleetHistory
+    from trnfleet.monitor.power import KwhPrice
     from trnfleet.monitor.replay.controls import Playback
     from trnfleet.monitor.sources.leases import Leases
     from trnfleet.monitor.store.averages import Averages
@@ -205,6 +206,10 @@ class Fleets:
         self.contexts: list[UiContext] = []
         self.not_shown = 0
         """Fleets not shown because the app has reached its limit of fleets."""
+        self.kwh_price: KwhPrice | None = None
+        """Price of energy; None for no money."""
+        self.caps: dict[tuple[str, str], float] = {}
+        """Power caps in watts by fleet (empty for all) and place; NaN for a removed one."""
         self._problems = Problems()
         self._problems_of: tuple[Problems, ...] = ()
 

@@ -58,6 +58,10 @@ class Ring:
         count = min(samples, self.filled)
         return self.values[np.arange(self.next - count, self.next) % self.length]
 
+    def past(self, field: int) -> NDArray[np.float32]:
+        """Return all samples of a field, oldest first: samples x nodes."""
+        return self.newest(self.filled)[:, field]
+
     def series(self, field: int, node: int) -> NDArray[np.float32]:
         column = self.values[:, field, node]
         if self.filled < self.length:
@@ -126,6 +130,15 @@ class CodedRing:
         places = np.arange(self.next - count, self.next) % self.length
         return _decoded(
             self.codes[places], self.least[places, :, np.newaxis], self.step[places, :, np.newaxis]
+        )
+
+    def past(self, field: int) -> NDArray[np.float32]:
+        """Return all samples of a field, oldest first: samples x nodes."""
+        places = np.arange(self.next - self.filled, self.next) % self.length
+        return _decoded(
+            self.codes[places, field],
+            self.least[places, field, np.newaxis],
+            self.step[places, field, np.newaxis],
         )
 
     def series(self, field: int, node: int) -> NDArray[np.float32]:
@@ -316,6 +329,10 @@ class Tier:
         kind = CodedRing if nodes >= CODED_NODES else Ring
         self.ring: Ring | CodedRing = kind(spec.length, 3 * fields, nodes)
 
+    def means(self, field: int) -> NDArray[np.float32]:
+        """Return all means of a field, oldest first: roll-ups x nodes."""
+        return self.ring.past(MEAN * self._fields + field)
+
     def close(self, samples: NDArray[np.float32]) -> None:
         """Roll samples up into one: samples x fields x nodes."""
         if not len(samples):
@@ -432,6 +449,23 @@ class Record:
             if track.kept_s > best.kept_s:
                 best = track
         return best
+
+    def means(self, field: int, ago: int = 0) -> NDArray[np.float32]:
+        """Return a figure's means over whole steps of the shortest roll-up, oldest first.
+
+        Steps x nodes; computed from samples where no roll-ups are stored.
+        """
+        step = TIERS[0].step
+        end = self.total - ago
+        tier = next((tier for tier in self.tiers if tier.step == step), None)
+        if tier is not None:
+            means = tier.means(field)
+            return means[: max(0, len(means) - (self.total // step - end // step))]
+        samples = self.ring.past(field)
+        samples = samples[: max(0, len(samples) - ago - end % step)]
+        samples = samples[len(samples) % step :]
+        shape = (len(samples) // step, step, samples.shape[1])
+        return rolled_up(samples.reshape(shape).swapaxes(0, 1))[MEAN]
 
     def _rolled_up(
         self, tier: Tier, parts: list[NDArray[np.float32]], series: NDArray[np.float32], end: int

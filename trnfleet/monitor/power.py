@@ -1,0 +1,437 @@
+"""Power by rack, UltraServer, job or reservation: watts, peaks, caps and headroom.
+
+Everything is computed for all groups at once, from the means that the whole screen shows. Groups
+divide the fleet's instances, so that their watts add up to the fleet's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import FLEET_NODE
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.power import Racks
+from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.reservations.table import HOLDS_NOW
+from trnfleet.monitor.store.rings.record import TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.metrics import Metric
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.announced import Announced
+    from trnfleet.monitor.store.averages import Averages
+    from trnfleet.monitor.store.store import Store
+
+    Floats = NDArray[np.float64]
+
+RACKS = "rack"
+ULTRASERVERS = "UltraServer"
+JOBS = "job"
+RESERVATIONS = "reservation"
+GROUPS = (RACKS, ULTRASERVERS, JOBS, RESERVATIONS)
+POWER_W = "power_w"
+POWER_SHARE = "power_util_pct"
+"""Share of a chip's range above its background power: all that a real host knows."""
+STEP_S = TIERS[0].step
+"""Wall seconds of a mean in peaks, as in headlines."""
+PEAK_PCT = 95
+NEAR_CAP = 0.9
+"""Share of a cap from which a place is near it."""
+SWING_S = 2
+"""Seconds of the largest swing, as in POLCA (arXiv 2308.12908): published."""
+J_PER_KWH = 3.6e6
+FLEET = "fleet"
+"""The place of the fleet's own cap."""
+HISTOGRAM_EDGES = {
+    "temperature_c": (40.0, 60.0, 65.0, 70.0, 75.0, 85.0),
+    "throttle_pct": (0.05, 1.0, 10.0, 20.0),
+    POWER_W: (0.2, 0.4, 0.6, 0.8, 0.9, 1.0),
+}
+"""Lower ends of all bins but the first; of power as shares of the largest chip's maximum."""
+
+
+@dataclass(frozen=True)
+class PowerGroups:
+    """A division of a fleet's instances."""
+
+    kind: str
+    """One of `GROUPS`."""
+    layout: Layout
+    number_of: NDArray[np.int64]
+    """Group of each instance."""
+    size: int
+    label: Callable[[int], str]
+    """Returns a group's place: an address, or the name of a job or reservation."""
+    order: NDArray[np.intp]
+    """Instances by group."""
+    starts: NDArray[np.intp]
+    """First instance of each group in `order`, and their number at the end."""
+
+    @staticmethod
+    def make(
+        kind: str,
+        layout: Layout,
+        number_of: NDArray[np.int64],
+        size: int,
+        label: Callable[[int], str],
+    ) -> PowerGroups:
+        """Return the groups with their members."""
+        order = np.argsort(number_of, kind="stable")
+        starts = np.searchsorted(number_of[order], np.arange(size + 1))
+        return PowerGroups(kind, layout, number_of, size, label, order, starts)
+
+    def members(self, group: int) -> NDArray[np.intp]:
+        """Return a group's instances."""
+        return self.order[self.starts[group] : self.starts[group + 1]]
+
+    def find(self, place: str) -> int | None:
+        """Return the row of a place; the last for the fleet, None if unknown."""
+        return self.size if place == FLEET else self._rows.get(place)
+
+    @cached_property
+    def places(self) -> list[str]:
+        """Labels of all groups."""
+        return [*map(self.label, range(self.size))]
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {place: row for row, place in enumerate(self.places)}
+
+    def sums(self, values: Floats) -> Floats:
+        """Return the sum of the instances' values of each group and, last, of the fleet.
+
+        NaN if all are NaN.
+        """
+        known = ~np.isnan(values)
+        total = np.bincount(self.number_of, np.where(known, values, 0.0), self.size)
+        counts = np.bincount(self.number_of, known, self.size)
+        return np.where(np.append(counts, counts.sum()) > 0, np.append(total, total.sum()), np.nan)
+
+    def highest(self, values: Floats) -> Floats:
+        """Return the largest value of each group and, last, of the fleet; NaN without one."""
+        most = np.full(self.size + 1, -np.inf)
+        np.maximum.at(most, self.number_of, np.where(np.isnan(values), -np.inf, values))
+        most[-1] = most.max()
+        return np.where(np.isinf(most), np.nan, most)
+
+    def course(self, means: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
+        """Return sums over time: steps x (groups, and a column for the fleet), NaN if unknown.
+
+        Args:
+            means: Of each instance, oldest first; no steps if none are stored.
+            steps: Steps of the result.
+        """
+        total = np.full((steps, self.size + 1), np.nan, np.float32)
+        has = np.flatnonzero(np.diff(self.starts))
+        if len(means) and len(has):
+            ordered = means[:, self.order]
+            known = ~np.isnan(ordered)
+            sums = np.add.reduceat(np.where(known, ordered, 0.0), self.starts[has], axis=1)
+            some = np.logical_or.reduceat(known, self.starts[has], axis=1)
+            total[:, has] = np.where(some, sums, np.nan)
+        return total
+
+
+def racks_of(layout: Layout) -> PowerGroups:
+    """Return the racks; a standalone instance and an UltraServer without known chips are one."""
+    racks = Racks.of(layout)
+
+    def label(rack: int) -> str:
+        first = int(racks.start[rack])
+        return layout.instances[first] if layout.members[first] > 1 else racks.label(rack)
+
+    return PowerGroups.make(RACKS, layout, racks.of_instance.astype(np.int64), len(racks), label)
+
+
+def groups_of(kind: str, monitor: FleetState) -> PowerGroups:
+    """Return the groups of a kind.
+
+    Instances without a job or reservation are the last group.
+    """
+    layout = monitor.store.layout
+    if kind == RACKS:
+        return racks_of(layout)
+    if kind == ULTRASERVERS:
+        names = layout.ultraservers
+        rows = layout.ultraserver_of_instance
+        return PowerGroups.make(kind, layout, rows, len(names), names.__getitem__)
+    if kind == JOBS:
+        names = (*monitor.ingest.job_table.placed, "no job")
+        numbers = monitor.store.job_of.astype(np.int64)
+    else:
+        held = [
+            reservation
+            for reservation in monitor.reservations.table()
+            if reservation.message.state.value in HOLDS_NOW
+        ]
+        names = (*(reservation.message.id for reservation in held), "no reservation")
+        numbers = np.full(len(layout.instances), -1, np.int64)
+        for number, reservation in enumerate(held):
+            for run in reservation.rows:
+                numbers[run.start : run.stop] = number
+    rest = len(names) - 1
+    numbers = np.where((numbers < 0) | (numbers >= rest), rest, numbers)
+    return PowerGroups.make(kind, layout, numbers, len(names), names.__getitem__)
+
+
+class KwhPrice(NamedTuple):
+    """A price of energy."""
+
+    amount: float
+    currency: str
+
+
+class PowerTable(NamedTuple):
+    """The power of all groups at one moment; NaN where unknown.
+
+    The last row is the fleet.
+    """
+
+    groups: PowerGroups
+    instance_w: Floats
+    """Watts of each instance: its part of the fleet's."""
+    chips: Floats
+    """In hardware."""
+    covered: Floats
+    """Chips with known power. The cap is theirs."""
+    watts: Floats
+    """Mean of the last seconds."""
+    peak: Floats
+    """95th percentile of the window's means."""
+    cap: Floats
+    is_own_cap: NDArray[np.bool_]
+    """Whether a person has set the cap."""
+    above_s: Floats
+    """Fleet seconds above the cap in the window."""
+    tflops_per_w: Floats
+    tokens_per_j: Floats
+    hottest_c: Floats
+    window_s: float
+    """Fleet seconds of the means in `peak`; 0 if none are kept."""
+    is_modelled: bool
+    """Whether watts are modelled from shares of power."""
+
+    @property
+    def fleet(self) -> int:
+        """Row of the fleet."""
+        return self.groups.size
+
+    @property
+    def headroom(self) -> Floats:
+        """Cap less the peak; less the present mean where no peak is known."""
+        return self.cap - np.where(np.isnan(self.peak), self.watts, self.peak)
+
+    @property
+    def used(self) -> Floats:
+        """The larger of peak and present mean, as a share of the cap."""
+        return np.fmax(self.peak, self.watts) / np.where(self.cap > 0, self.cap, np.nan)
+
+    def place(self, row: int) -> str:
+        """Return the label of a row."""
+        return FLEET if row == self.fleet else self.groups.label(row)
+
+
+class PowerReader:
+    """The tables of a monitor; groups and peaks are computed once until they change."""
+
+    def __init__(self, monitor: FleetState) -> None:
+        self._monitor = monitor
+        self._groups: tuple[object, PowerGroups] | None = None
+        self._course_of: tuple[object, NDArray[np.float32]] | None = None
+
+    def renew(self) -> None:
+        """Drop what another monitor had."""
+        self._groups = None
+        self._course_of = None
+
+    def groups(self, kind: str) -> PowerGroups:
+        """Return the groups of a kind in the present layout."""
+        monitor = self._monitor
+        held = None
+        if kind == RESERVATIONS:
+            held = [(row.message.id, row.rows) for row in monitor.reservations.table()]
+        state = (kind, id(monitor.store.layout), monitor.ingest.job_table.placements, held)
+        if self._groups is None or self._groups[0] != state:
+            self._groups = state, groups_of(kind, monitor)
+            self._course_of = None
+        return self._groups[1]
+
+    def read(
+        self, kind: str, averages: Averages, announced: Announced, caps: Mapping[str, float]
+    ) -> PowerTable | None:
+        """Return the table of a kind of group; None before the first pass, and without power.
+
+        Args:
+            kind: One of `GROUPS`.
+            averages: The means shown on the screen.
+            announced: What sources know.
+            caps: Watts by place, as people have set them.
+        """
+        store = self._monitor.store
+        key = power_key(announced)
+        if key is None or not averages.rollups.ready or averages.generation != store.generation:
+            return None
+        groups = self.groups(kind)
+        layout = groups.layout
+        covered = averages.covered(key, Level.INSTANCE).astype(np.float64)
+        most_w = np.array([kind.chip.power_max_w.value for kind in layout.types])
+        most_w = most_w[layout.instance_type]
+        watts = averages.shares(key)
+        if key == POWER_SHARE:
+            base_w = np.array([kind.chip.power_background_w.value for kind in layout.types])
+            base_w = base_w[layout.instance_type]
+            watts = base_w * covered + (most_w - base_w) * watts / 100.0
+        work = averages.shares("tflops")
+        both = ~np.isnan(work) & ~np.isnan(watts)
+        cap = groups.sums(most_w * covered)
+        is_own = np.zeros(groups.size + 1, np.bool_)
+        for place, cap_w in caps.items():
+            row = groups.find(place)
+            if row is not None:
+                cap[row] = cap_w
+                is_own[row] = True
+        total = groups.sums(watts)
+        course = self._course(groups, key)
+        fleet_s = STEP_S * (self._monitor.moment().speed or 1.0)
+        live = averages.rollups.live(Level.INSTANCE)
+        temperature = averages.value("temperature_c", Level.INSTANCE)
+        return PowerTable(
+            groups,
+            watts,
+            groups.sums(layout.sizes.astype(np.float64)),
+            groups.sums(np.where(np.isnan(watts), 0.0, covered)),
+            total,
+            percentile(course, PEAK_PCT),
+            cap,
+            is_own,
+            (course > cap).sum(axis=0) * fleet_s,
+            groups.sums(np.where(both, work, np.nan)) / groups.sums(np.where(both, watts, np.nan)),
+            self._tokens(groups) / total,
+            groups.highest(np.where(live, temperature, np.nan)),
+            len(course) * fleet_s,
+            key == POWER_SHARE,
+        )
+
+    def _tokens(self, groups: PowerGroups) -> Floats:
+        """Return the tokens a second of each job; NaN for other groups."""
+        made = np.full(groups.size + 1, np.nan)
+        if groups.kind == JOBS:
+            jobs = self._monitor.ingest.job_table
+            for row, name in enumerate(jobs.placed):
+                job = jobs.by_key.get(name)
+                if job is not None and job.tokens_per_s is not None and name not in jobs.last_known:
+                    made[row] = job.tokens_per_s
+        return made
+
+    def _course(self, groups: PowerGroups, key: str) -> NDArray[np.float32]:
+        """Return the means over time of all groups and, last, of the fleet."""
+        history = self._monitor.history
+        state = (key, history.end // STEP_S)
+        if self._course_of is None or self._course_of[0] != state:
+            fleet = history.means(groups.layout, Level.FLEET, POWER_W)
+            means = history.means(groups.layout, Level.INSTANCE, POWER_W)
+            steps = min(len(fleet), len(means) or len(fleet), TIERS[0].length)
+            steps = steps if key == POWER_W else 0
+            course = groups.course(means[len(means) - min(steps, len(means)) :], steps)
+            course[:, -1] = fleet[len(fleet) - steps :, 0]
+            self._course_of = state, course
+        return self._course_of[1]
+
+
+def power_key(announced: Announced) -> str | None:
+    """Return the metric that watts come from; None where no source publishes power."""
+    return next((name for name in (POWER_W, POWER_SHARE) if announced.knows([name])), None)
+
+
+def percentile(course: NDArray[np.float32], percent: int) -> Floats:
+    """Return a percentile of the known values of each column; NaN without one."""
+    if not len(course):
+        return np.full(course.shape[1], np.nan)
+    # NaN is sorted behind all values.
+    ordered = np.sort(course, axis=0)
+    known = (~np.isnan(course)).sum(axis=0)
+    rank = np.maximum(0, -(-known * percent // 100) - 1)
+    picked: Floats = ordered[rank, np.arange(len(rank))].astype(np.float64)
+    return picked
+
+
+class Energy(NamedTuple):
+    """The chips' energy in a window."""
+
+    kwh: float
+    window_s: float
+    """Fleet seconds."""
+    coverage_pct: float
+    """Share of the window with known power. The rest is not in the energy."""
+    swing_w: float
+    """Largest difference within 2 s, in the seconds still stored; NaN if none are."""
+
+
+def energy_of(monitor: FleetState, span_s: int) -> Energy | None:
+    """Return the energy of a span that ends at the moment shown; None without samples.
+
+    A sample holds the last value for three periods: history has a gap only after that.
+
+    Args:
+        monitor: The monitor shown.
+        span_s: Wall seconds.
+    """
+    history = monitor.history
+    speed = monitor.moment().speed or 1.0
+    layout = monitor.store.layout
+    track = history.track(layout, FLEET_NODE, POWER_W, span_s).last(span_s)
+    known = ~np.isnan(track.mean)
+    if not known.any():
+        return None
+    joule = float(track.mean[known].sum(dtype=np.float64)) * track.step_s * speed
+    seconds = history.series(layout, FLEET_NODE, POWER_W)
+    swing_w = np.nan
+    if len(seconds) > SWING_S:
+        windows = np.lib.stride_tricks.sliding_window_view(seconds, SWING_S + 1)
+        windows = windows[~np.isnan(windows).any(axis=1)]
+        if len(windows):
+            swing_w = float((windows.max(axis=1) - windows.min(axis=1)).max())
+    return Energy(
+        joule / J_PER_KWH,
+        len(known) * track.step_s * speed,
+        100.0 * float(known.mean()),
+        swing_w,
+    )
+
+
+class Distribution(NamedTuple):
+    """Chips by a metric."""
+
+    metric: Metric
+    edges: tuple[float, ...]
+    """Lower ends of all bins but the first, in the metric's unit."""
+    chips: NDArray[np.int64]
+    """Live chips in each bin."""
+
+
+def distribution(store: Store, name: str) -> Distribution | None:
+    """Return the live chips by a metric; None where no source knows it."""
+    metric = BY_NAME[name]
+    if not store.announces([name], slice(None)) or not len(store.chip_state):
+        return None
+    edges = HISTOGRAM_EDGES[name]
+    if name == POWER_W:
+        most_w = max(kind.chip.power_max_w.value for kind in store.layout.types)
+        edges = tuple(edge * most_w for edge in edges)
+    # Each code's bin is looked up: quicker than a search for a million values.
+    values = metric.decode(np.arange(metric.top + 1, dtype=metric.dtype))
+    bins = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))
+    codes = store.columns[name]
+    live = store.chip_state == Freshness.LIVE.value
+    counts = np.bincount(bins[codes if live.all() else codes[live]], minlength=len(edges) + 2)
+    return Distribution(metric, edges, counts[: len(edges) + 1])
