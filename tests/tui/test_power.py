@@ -79,11 +79,11 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         figures = [float(re.split(r"\s+", line.strip())[1]) for line in rows]
         assert sum(figures) == pytest.approx(mean.power_w / 1e3, abs=0.04)
         assert shown.index(rows[-1]) == last - 1
-        assert ("Power by job" in text) is (size[0] >= 120)
+        assert "Power by job" in text
         assert ("Chips by power, W" in text) is (size[0] >= 120)
         assert all(len(line) <= size[0] for line in shown)
         blank = sum(not line.strip() for line in shown)
-        assert size[0] == 80 or blank < size[1] / 3
+        assert blank < size[1] / 3
 
 
 async def test_groups_go_round_and_add_up() -> None:
@@ -238,7 +238,7 @@ async def test_a_part_of_the_fleet_says_of_how_many_chips() -> None:
         for _ in range(12):
             await pilot.telemetry(feed)
         await pilot.press("6", telemetry=feed)
-        assert "of 128 of 160 chips" in pilot.text()
+        assert "(128 of 160 chips)" in pilot.text()
 
 
 async def test_a_large_fleet_lists_some_rows_and_keeps_its_sum() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -107,39 +107,37 @@ class PowerGroups:
     def _rows(self) -> dict[str, int]:
         return {place: row for row, place in enumerate(self.places)}
 
-    def sums(self, values: Floats) -> Floats:
-        """Return the sum of the instances' values of each group and, last, of the fleet.
+    @cached_property
+    def _has(self) -> NDArray[np.intp]:
+        """Groups with instances."""
+        return np.flatnonzero(np.diff(self.starts))
 
-        NaN if all are NaN.
+    def _folded(self, fold: np.ufunc, ordered: NDArray[Any]) -> NDArray[Any]:
+        """Return one value per group with instances, of values in `order` along the last axis."""
+        return fold.reduceat(ordered, self.starts[self._has], axis=-1)
+
+    def sums(self, values: NDArray[np.floating]) -> Floats:
+        """Return sums of instances' values for each group and, last, for the fleet.
+
+        NaN if all are NaN; earlier axes stay.
         """
-        known = ~np.isnan(values)
-        total = np.bincount(self.number_of, np.where(known, values, 0.0), self.size)
-        counts = np.bincount(self.number_of, known, self.size)
-        return np.where(np.append(counts, counts.sum()) > 0, np.append(total, total.sum()), np.nan)
+        sums = np.full((*values.shape[:-1], self.size + 1), np.nan)
+        if values.size:
+            ordered = values[..., self.order]
+            known = ~np.isnan(ordered)
+            total = self._folded(np.add, np.where(known, ordered, 0.0))
+            some = self._folded(np.logical_or, known)
+            sums[..., self._has] = np.where(some, total, np.nan)
+            sums[..., -1] = np.where(some.any(axis=-1), total.sum(axis=-1), np.nan)
+        return sums
 
     def highest(self, values: Floats) -> Floats:
         """Return the largest value of each group and, last, of the fleet; NaN without one."""
-        most = np.full(self.size + 1, -np.inf)
-        np.maximum.at(most, self.number_of, np.where(np.isnan(values), -np.inf, values))
-        most[-1] = most.max()
-        return np.where(np.isinf(most), np.nan, most)
-
-    def course(self, means: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
-        """Return sums over time: steps x (groups, and a column for the fleet), NaN if unknown.
-
-        Args:
-            means: Of each instance, oldest first; no steps if none are stored.
-            steps: Steps of the result.
-        """
-        total = np.full((steps, self.size + 1), np.nan, np.float32)
-        has = np.flatnonzero(np.diff(self.starts))
-        if len(means) and len(has):
-            ordered = means[:, self.order]
-            known = ~np.isnan(ordered)
-            sums = np.add.reduceat(np.where(known, ordered, 0.0), self.starts[has], axis=1)
-            some = np.logical_or.reduceat(known, self.starts[has], axis=1)
-            total[:, has] = np.where(some, sums, np.nan)
-        return total
+        most = np.full(self.size + 1, np.nan)
+        if values.size:
+            most[self._has] = self._folded(np.fmax, values[self.order])
+            most[-1] = np.fmax.reduce(values)
+        return most
 
 
 def racks_of(layout: Layout) -> PowerGroups:
@@ -247,7 +245,7 @@ class PowerReader:
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._groups: tuple[object, PowerGroups] | None = None
-        self._course_of: tuple[object, NDArray[np.float32]] | None = None
+        self._course_of: tuple[object, Floats] | None = None
 
     def renew(self) -> None:
         """Drop what another monitor had."""
@@ -333,7 +331,7 @@ class PowerReader:
                     made[row] = job.tokens_per_s
         return made
 
-    def _course(self, groups: PowerGroups, key: str) -> NDArray[np.float32]:
+    def _course(self, groups: PowerGroups, key: str) -> Floats:
         """Return the means over time of all groups and, last, of the fleet."""
         history = self._monitor.history
         state = (key, history.end // STEP_S)
@@ -342,7 +340,9 @@ class PowerReader:
             means = history.means(groups.layout, Level.INSTANCE, POWER_W)
             steps = min(len(fleet), len(means) or len(fleet), TIERS[0].length)
             steps = steps if key == POWER_W else 0
-            course = groups.course(means[len(means) - min(steps, len(means)) :], steps)
+            course = np.full((steps, groups.size + 1), np.nan)
+            if len(means):
+                course = groups.sums(means[len(means) - steps :])
             course[:, -1] = fleet[len(fleet) - steps :, 0]
             self._course_of = state, course
         return self._course_of[1]
@@ -353,7 +353,7 @@ def power_key(announced: Announced) -> str | None:
     return next((name for name in (POWER_W, POWER_SHARE) if announced.knows([name])), None)
 
 
-def percentile(course: NDArray[np.float32], percent: int) -> Floats:
+def percentile(course: NDArray[np.floating], percent: int) -> Floats:
     """Return a percentile of the known values of each column; NaN without one."""
     if not len(course):
         return np.full(course.shape[1], np.nan)
@@ -428,10 +428,11 @@ def distribution(store: Store, name: str) -> Distribution | None:
     if name == POWER_W:
         most_w = max(kind.chip.power_max_w.value for kind in store.layout.types)
         edges = tuple(edge * most_w for edge in edges)
-    # Each code's bin is looked up: quicker than a search for a million values.
+    # Codes are counted, then the bins of codes: quicker than a search for a million values.
     values = metric.decode(np.arange(metric.top + 1, dtype=metric.dtype))
     bins = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, "right"))
     codes = store.columns[name]
     live = store.chip_state == Freshness.LIVE.value
-    counts = np.bincount(bins[codes if live.all() else codes[live]], minlength=len(edges) + 2)
-    return Distribution(metric, edges, counts[: len(edges) + 1])
+    of_codes = np.bincount(codes if live.all() else codes[live], minlength=len(bins))
+    counts = np.bincount(bins, of_codes, len(edges) + 2)[: len(edges) + 1]
+    return Distribution(metric, edges, counts.astype(np.int64))

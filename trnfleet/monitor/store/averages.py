@@ -151,10 +151,10 @@ class Averages:
         if name not in _ROWS or not self.samples:
             return self.rollups.value(name, level, pick)
         aggregate = BY_NAME[name].aggregate
+        if aggregate is Aggregate.MAX:
+            return self._most(name, level, pick)
         totals, counts = self._window(name, level, pick)
         known = counts > 0
-        if aggregate is Aggregate.MAX:
-            return np.where(known.any(axis=0), np.where(known, totals, -np.inf).max(axis=0), np.nan)
         if aggregate is Aggregate.MEAN:
             return _quotient(totals.sum(axis=0), counts.sum(axis=0))
         return _quotient(np.where(known, totals, 0.0).sum(axis=0), known.sum(axis=0))
@@ -189,11 +189,15 @@ class Averages:
         if name not in _ROWS or not self.samples:
             total, count = self.rollups.parts(name, Level.INSTANCE)
             return np.where(_counted(self.rollups) & (count > 0), total, np.nan)
-        totals, counts = self._window(name, Level.INSTANCE, ALL)
-        known = (counts > 0) & np.stack([sample.live for sample in self.samples])
-        seconds = np.count_nonzero(self._window(name, Level.FLEET, ALL)[1])
-        sums = np.where(known, totals, 0.0).sum(axis=0)
-        return np.where(known.any(axis=0), sums / max(1, seconds), np.nan)
+        row = _ROWS[name]
+        sums = np.zeros(self.layout.count(Level.INSTANCE))
+        seconds = np.zeros_like(sums)
+        for sample in self.samples:
+            known = (sample.counts[Level.INSTANCE][row] > 0) & sample.live
+            sums += np.where(known, sample.totals[Level.INSTANCE][row], 0.0)
+            seconds += known
+        most = sum(bool(sample.counts[Level.FLEET][row][0]) for sample in self.samples)
+        return np.where(seconds > 0, sums / max(1, most), np.nan)
 
     def highest(self, name: str, level: Level) -> int | None:
         """Return the node with the window's highest value of a maximum metric.
@@ -218,6 +222,15 @@ class Averages:
     def takes(self, level: Level) -> NDArray[np.bool_]:
         """Return a mask of lower-level nodes included in the newest roll-up of `level`."""
         return self.rollups.takes(level)
+
+    def _most(self, name: str, level: Level, pick: Pick) -> NDArray[np.float64]:
+        """Return the window's maximum for nodes of a level; NaN if not available."""
+        row = _ROWS[name]
+        most = np.full(self.layout.count(level), -np.inf)[pick]
+        for sample in self.samples:
+            known = sample.counts[level][row][pick] > 0
+            np.maximum(most, sample.totals[level][row][pick], out=most, where=known)
+        return np.where(most > -np.inf, most, np.nan)
 
     def _window(
         self, name: str, level: Level, pick: Pick

@@ -48,7 +48,12 @@ def is_filled() -> bool:
 
 
 def stack(
-    layers: Sequence[Layer], known: NDArray[np.bool_], top: float, height: int, cap_row: int | None
+    layers: Sequence[Layer],
+    known: NDArray[np.bool_],
+    top: float,
+    height: int,
+    cap_row: int | None,
+    before: str,
 ) -> list[FixedParts]:
     """Return a stacked area, top line first; the first layer is the lowest.
 
@@ -58,6 +63,7 @@ def stack(
         top: Value at the upper end.
         height: Lines.
         cap_row: Line of the cap, drawn where nothing is above it; None for none.
+        before: Why there is nothing in the first columns.
     """
     values = np.stack([np.nan_to_num(layer.values) for layer in layers])
     levels = np.rint(np.cumsum(values, axis=0) * _STEPS * height / top).astype(np.int64)
@@ -78,7 +84,11 @@ def stack(
             cells = after - first
             at = code if is_filled() else code // (_STEPS + 1) // (none + 1)
             if code < 0:
-                text = _gap_text(first, cells) if row == height // 2 else ""
+                text = (
+                    _gap_text(before if not first else "no telemetry", cells)
+                    if row == height // 2
+                    else ""
+                )
                 parts.append((fit(text.center(cells), cells), theme.CHART_GAP))
             elif at == none:
                 look = ("╌", theme.CHART_CAP) if row == cap_row else (" ", theme.BASE)
@@ -98,9 +108,8 @@ def stack(
     return made
 
 
-def _gap_text(first: int, cells: int) -> str:
+def _gap_text(text: str, cells: int) -> str:
     """Return the reason for columns without data, where it fits."""
-    text = "no data" if first else "before start"
     return text if len(text) + 2 <= cells else ""
 
 

@@ -243,7 +243,7 @@ def sums(summary: Summary, table: PowerTable, price: KwhPrice | None, width: int
     # No source with modelled watts knows those of its hosts.
     facility_w = None if table.is_modelled else mean.facility_power_w
     known = round(float(table.covered[-1]))
-    part = f" of {known:,} of {counted(summary.chips, 'chip')}" if known < summary.chips else ""
+    part = f" ({known:,} of {counted(summary.chips, 'chip')})" if known < summary.chips else ""
     first: Parts = [(" chips ", theme.QUIET), (with_unit(chips_w, "W") + mark, theme.STRONG)]
     first.append((part, theme.QUIET))
     tails: list[Parts] = []

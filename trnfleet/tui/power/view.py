@@ -38,6 +38,7 @@ from trnfleet.monitor.power import (
     groups_of,
     power_key,
 )
+from trnfleet.monitor.store.gaps import Reason
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
@@ -86,15 +87,21 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 200
 """Most rows of the table; a filter or another order brings the others."""
-_PANEL_LEAST = 10
+_PANEL_LEAST = 7
 """Least lines for what is below the table."""
-_CHART_FROM = 96
+_CHART_FROM = 70
+_WIDE_FROM = 96
 _BESIDE_FROM = 150
-"""Cells from which there is a chart, and from which distributions stand beside it."""
-_LEGEND = 44
+"""Cells from which there is a chart, a wide legend, and distributions beside the chart."""
+_LEGENDS = (34, 44)
 _HISTOGRAM = 9
-"""Cells of the chart's legend, and most lines of a distribution with its title."""
+"""Cells of a narrow and a wide legend, and most lines of a distribution with its title."""
+_WORDS = {"temperature_c": "temperature"}
 _NAMES = {RACKS: "Racks", ULTRASERVERS: "UltraServers", JOBS: "Jobs", RESERVATIONS: "Reservations"}
+_NEAR_CAP = 1.6
+"""Most times the largest value for a cap within the chart, as in other charts."""
+_PAUSES = 50
+"""Least time between two readings, in times of what one takes: 2 % of a core."""
 _NO_POWER = (
     " This fleet does not publish power.",
     "",
@@ -262,33 +269,56 @@ class PowerPanel(LineView, can_focus=False):
     def __init__(self, context: UiContext) -> None:
         super().__init__()
         self._ui = context
+        self._jobs = PowerReader(context.monitor)
         self.table: PowerTable | None = None
         self.distributions: list[Distribution] = []
+        self._drawn_of: Hashable = None
+        self._drawn: list[Line] = []
+
+    def renew(self) -> None:
+        """Drop what another monitor had."""
+        self._jobs.renew()
+        self._drawn_of = None
+
+    def restyled(self) -> None:
+        """Draw again in another theme."""
+        self._drawn_of = None
 
     def lines(self, _top: int, height: int, width: int) -> list[Line]:
+        """Return the charts, drawn again only for another table, sample, span or size."""
+        context = self._ui
+        end = context.monitor.history.end
+        state = (id(self.table), end, context.window.span_s(end), context.shows_past)
+        if self._drawn_of != (*state, height, width):
+            self._drawn_of = (*state, height, width)
+            self._drawn = self._charts(height, width)
+        return self._drawn
+
+    def _charts(self, height: int, width: int) -> list[Line]:
         table = self.table
         if table is None or height < _PANEL_LEAST:
             return []
         is_beside = width >= _BESIDE_FROM
-        under = 0 if is_beside or height < 2 * _PANEL_LEAST else _HISTOGRAM
+        under = 0 if is_beside or height < 2 * _HISTOGRAM or width < _WIDE_FROM else _HISTOGRAM
+        side = _LEGENDS[width >= _WIDE_FROM]
         room = width - 2
         chart_height = height - under - 1
-        layers, legend = self._legend(table, _LEGEND)
+        layers, legend = self._legend(table, side)
         charted = width >= _CHART_FROM and not table.is_modelled
         right: list[FixedParts] = [*legend]
         if is_beside or not charted:
             for shown in self.distributions:
-                block = self._distribution(shown, _LEGEND)
+                block = self._distribution(shown, side)
                 if len(right) + 1 + len(block) <= chart_height:
                     right += [(), *block]
         columns = [TextColumn((), 1), TextColumn(right, room)]
         if charted:
-            chart = self._chart(table, layers, room - _LEGEND - 2, chart_height)
+            chart = self._chart(table, layers, room - side - 2, chart_height)
             columns = [
                 TextColumn((), 1),
-                TextColumn(chart, room - _LEGEND - 2),
+                TextColumn(chart, room - side - 2),
                 TextColumn((), 2),
-                TextColumn(right, _LEGEND),
+                TextColumn(right, side),
             ]
         made = [blank_line(width), *beside(columns, width)]
         if under and charted and self.distributions:
@@ -305,8 +335,7 @@ class PowerPanel(LineView, can_focus=False):
 
     def _layers(self, table: PowerTable) -> list[tuple[str, float]]:
         """Return jobs with their watts, the largest first, and last what has no job."""
-        monitor = self._ui.monitor
-        groups = groups_of(JOBS, monitor)
+        groups = self._jobs.groups(JOBS)
         watts = groups.sums(table.instance_w)
         names = groups.places
         known = [row for row in range(groups.size - 1) if not np.isnan(watts[row])]
@@ -374,7 +403,7 @@ class PowerPanel(LineView, can_focus=False):
 
         tracks = [history.job_track(name, POWER_W, times.span_s) for name in jobs]
         most = float(np.nan_to_num(means(fleet, width)).max(initial=0.0))
-        has_cap = cap <= 1.6 * most
+        has_cap = cap <= _NEAR_CAP * most or not most
         top = nice_ceiling(max(most, cap if has_cap else 0.0, 1.0))
         limits = [Limit(cap, "cap", theme.CHART_CAP)] if has_cap else []
         axis = value_axis((0.0, top), "W", limits, rows, width, is_signed=False)
@@ -390,7 +419,9 @@ class PowerPanel(LineView, can_focus=False):
         # A job's layer ends where nothing of the fleet is known.
         known = ~np.isnan(total)
         cap_row = rows - 1 - min(rows - 1, int(cap / top * rows)) if has_cap else None
-        body = stack(layers, known, top, rows, cap_row)
+        is_read = not any(gap.reason is Reason.LOADING for gap in inputs.gaps)
+        before = Reason.BEFORE_START if is_read else Reason.LOADING
+        body = stack(layers, known, top, rows, cap_row, before.value)
         note = f"{inputs.note}, {MEAN_S} s mean"
         title: Parts = [
             ("Power by job", theme.STRONG),
@@ -419,7 +450,7 @@ class PowerPanel(LineView, can_focus=False):
         names += [f"{low}-{high}" for low, high in pairwise(texts)]
         names.append(f"> {texts[-1]}")
         title: Parts = [
-            (f"Chips by {metric.short_title.lower()}", theme.STRONG),
+            (f"Chips by {_WORDS.get(metric.name, metric.short_title)}", theme.STRONG),
             (f", {unit}", theme.QUIET),
         ]
         known = counted(int(shown.chips.sum()), "live chip")
@@ -453,8 +484,11 @@ class PowerView(FilteredView):
         self.table: PowerTable | None = None
         self._energy: Energy | None = None
         self._matches = 0
-        self._read_of: Hashable = None
+        self._jobs = ""
+        """Text of the fleet's jobs."""
+        self._read_of: tuple[Hashable, ...] | None = None
         self._read_s = -np.inf
+        self._pause_s = 1.0
         self._sums = Bar()
         self._sums.styles.height = 3
         self._head = Bar(fill=lambda: theme.HEAD)
@@ -493,6 +527,7 @@ class PowerView(FilteredView):
 
     def renew(self) -> None:
         self.reader.renew()
+        self.panel.renew()
         self._read_of = None
 
     def tick(self) -> None:
@@ -629,8 +664,8 @@ class PowerView(FilteredView):
         now_s = self.clock.monotonic_s()
         newest = averages.samples[-1].at_s if averages.samples else averages.rollups.revision
         state = (*asked, newest)
-        is_same = self._read_of is not None and self._read_of[:-1] == asked  # type: ignore[index]
-        if state == self._read_of or (is_same and 0 <= now_s - self._read_s < 1.0):
+        is_asked = self._read_of is None or self._read_of[:-1] != asked
+        if state == self._read_of or (not is_asked and 0 <= now_s - self._read_s < self._pause_s):
             return
         self._read_of = state
         self._read_s = now_s
@@ -647,6 +682,8 @@ class PowerView(FilteredView):
             self.panel.distributions = [shown for shown in published if shown is not None]
             span_s = self.context.window.span_s(monitor.history.end)
             self._energy = energy_of(monitor, span_s)
+            self._jobs = self.list.jobs_of(self.table.fleet)
+        self._pause_s = max(1.0, _PAUSES * (self.clock.monotonic_s() - now_s))
 
     def _empty(self) -> tuple[str, ...]:
         if self.table is not None:
@@ -674,8 +711,7 @@ class PowerView(FilteredView):
         """Divide the space: up to a third for the table, the rest for the charts."""
         rows = self.size.height - 6 - 2 * self.has_class("asking")
         listed = max(1, len(self.list.rows))
-        least = rows if self.size.width < _CHART_FROM else max(4, rows // 3)
-        table = min(listed, least)
+        table = min(listed, rows if self.size.width < _WIDE_FROM else max(4, rows // 3))
         panel = rows - table if self.table is not None else 0
         panel = panel if panel >= _PANEL_LEAST else 0
         self.panel.lend(panel)
@@ -707,13 +743,14 @@ class PowerView(FilteredView):
             ]
         )
         row = table.fleet
+        jobs = self._jobs
         self._fleet.show(
             lambda width: [
                 row_parts(
                     table,
                     row,
                     self.list.name_of(row),
-                    self.list.jobs_of(row),
+                    jobs,
                     PowerPlan.arrange(width - 1, table),
                     is_strong=True,
                 ),
@@ -735,7 +772,7 @@ class PowerView(FilteredView):
         peak = (
             f"p{PEAK_PCT}: {mean_label(STEP_S)}s of {window}"
             if table.window_s and not np.isnan(table.peak[:-1]).all()
-            else "no peaks kept: headroom is below the cap now"
+            else f"p{PEAK_PCT} not known: headroom is cap - now"
         )
         right: Parts = [(f"{peak} ", theme.QUIET)]
         if self.pattern:
@@ -754,5 +791,5 @@ class PowerView(FilteredView):
             (PEAK, theme.CHART),
             (f" to p{PEAK_PCT}  ", theme.GHOST),
             (LEFT, theme.RULE),
-            (f" to cap   {cap}, {own}", theme.GHOST),
+            (f" to cap   headroom: cap - p{PEAK_PCT}   {own}   {cap}", theme.GHOST),
         ]
