@@ -24,12 +24,14 @@ from trnfleet.domain.goodput import (
     LEAST_CHECKPOINTS,
     LEAST_WINDOW_STEPS,
     SERVING,
+    Expected,
     IdealStep,
     StepChange,
     StepCounters,
     Sum,
     TimeCause,
     cause_of_job,
+    expected_of,
     goodput_of,
     split_steps,
 )
@@ -76,6 +78,11 @@ LOST = [
     if cause not in {TimeCause.PRODUCTIVE, TimeCause.HEADROOM, TimeCause.UNSPLIT}
 ]
 """Causes whose time is lost."""
+_BEGUN = {
+    TimeCause.CHECKPOINT: Sum.CHECKPOINTS,
+    TimeCause.RECOVERY: Sum.FAILURES,
+}
+"""Sums of how often jobs come to a cause."""
 UNEXPLAINED = "unexplained slow time"
 _AT_WORK = {TimeCause.PRODUCTIVE, TimeCause.SLOW, TimeCause.UNSPLIT}
 
@@ -113,6 +120,8 @@ class JobTime(NamedTuple):
     """Whether steps of the window may still be lost."""
     written_off_s: float
     """Instance-seconds of steps made before the window and lost in it; not part of it."""
+    expected: Expected | None
+    """Expected goodput; None while its checkpoints are unknown."""
     parts: Mapping[TimeCause, Mapping[str, Part]]
     """Parts by cause, for `by`."""
 
@@ -170,8 +179,10 @@ class Goodput:
         """Ideal step time that a publisher gives, by slot; NaN without."""
         self._has_steps: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """Whether a job counts steps, by slot."""
-        self._saves: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        """Whether a job was in a checkpoint at the last sample, by slot."""
+        self._within: NDArray[np.bool_] = np.zeros((0, len(_BEGUN)), np.bool_)
+        """Whether a job was in a cause of `_BEGUN` at the last sample, by slot."""
+        self._size: NDArray[np.float64] = np.zeros((0, 2))
+        """Instances and chips of a job, by slot."""
         self._measured: dict[int, IdealStep] = {}
         """Measured ideal step times by slot."""
         self._parts: dict[tuple[int, TimeCause, str], NDArray[np.float64]] = {}
@@ -243,9 +254,11 @@ class Goodput:
         heard = instances[:, :, HEARD].sum(axis=2)
         for column, steps in ((Sum.KEPT, change.made), (Sum.WRITTEN_OFF, change.written_off)):
             added[:, own, column] = heard[:, own] * steps
-        added[_SECONDS, own, Sum.CHECKPOINTS] = self._begun_checkpoints(
-            slots[own], instances[_SECONDS, own, TimeCause.CHECKPOINT] > 0
-        )
+        within = instances[_SECONDS, own][:, [*_BEGUN]] > 0
+        added[_SECONDS, own[:, None], [*_BEGUN.values()]] = within & ~self._within[slots[own]]
+        self._within[slots[own]] = within
+        if self._paid is not None:
+            self._size[slots[own]] = self._paid.sizes[own]
         for span in spans:
             np.add.at(self._sums[:, span], slots, added.swapaxes(0, 1))
         if job_causes:
@@ -285,6 +298,7 @@ class Goodput:
                     and sums[slot, _SECONDS, Sum.CHECKPOINTS] < LEAST_CHECKPOINTS
                 ),
                 float(np.nan_to_num(sums[slot, _SECONDS, Sum.WRITTEN_OFF] * ideal_s[slot])),
+                expected_of(time[slot, _SECONDS], sums[slot, _SECONDS], *self._size[slot].tolist()),
                 {
                     cause: _bounded(named, time[slot, :, cause])
                     for cause, named in parts.get(slot, {}).items()
@@ -449,13 +463,6 @@ class Goodput:
             ideal.add(moment.time_ns, float(step_s[number]), size)
         return change
 
-    def _begun_checkpoints(
-        self, slots: NDArray[np.int64], saves: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        begun = saves & ~self._saves[slots]
-        self._saves[slots] = saves
-        return begun
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickles, without derived data."""
         return {**self.__dict__, "_paid": None}
@@ -539,7 +546,8 @@ class Goodput:
         self._sums[slot] = 0.0
         self._counters.interrupt(np.array([slot]))
         self._plan_s[slot] = np.nan
-        self._has_steps[slot] = self._saves[slot] = False
+        self._has_steps[slot] = False
+        self._within[slot] = False
         self._measured.pop(slot, None)
 
     def _grow(self, slots: int) -> None:
@@ -548,7 +556,8 @@ class Goodput:
         self._counters.grow(slots)
         self._plan_s = np.pad(self._plan_s, (0, more), constant_values=np.nan)
         self._has_steps = np.pad(self._has_steps, (0, more))
-        self._saves = np.pad(self._saves, (0, more))
+        self._within = np.pad(self._within, ((0, more), (0, 0)))
+        self._size = np.pad(self._size, ((0, more), (0, 0)))
 
     def _ideal_s(self) -> NDArray[np.float64]:
         """Return the ideal step time of each slot; NaN if unknown, or without counted steps."""
@@ -619,6 +628,13 @@ def goodput_facts(report: GoodputReport) -> dict[str, Any]:
                 else ("plan" if job.is_planned else "steps"),
                 "provisional": job.is_provisional,
                 "written_off_s": job.written_off_s,
+                "expected": None
+                if job.expected is None
+                else {
+                    **job.expected._asdict(),
+                    "goodput": job.expected.goodput,
+                    "best_interval_s": job.expected.best_interval_s,
+                },
                 "slow_by": [
                     {
                         "cause": name or None,
@@ -714,6 +730,8 @@ class _PaidInstances(NamedTuple):
     """The same of reserved instances without a description."""
     unpriced: NDArray[np.float64]
     """Instances without a known price by job."""
+    sizes: NDArray[np.float64]
+    """Instances and chips by job."""
     names: list[str]
     """Active reservations."""
     blocks: NDArray[np.int64]
@@ -813,6 +831,10 @@ def _paid_instances(
         np.stack([np.bincount(numbers, weight, count + 1) for weight in weights]),
         missing[:2],
         unpriced,
+        np.stack(
+            [np.bincount(numbers, size, count + 1) for size in (layout.members, layout.sizes)],
+            axis=1,
+        ),
         [reservation.message.id for reservation in active],
         blocks,
     )

@@ -7,12 +7,15 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.goodput import (
     COLUMNS,
+    DEVICE_DAYS,
     LEAST_STEPS,
+    Expected,
     IdealStep,
     StepCounters,
     Sum,
     TimeCause,
     cause_of_job,
+    expected_of,
     goodput_of,
     split_steps,
 )
@@ -174,3 +177,41 @@ def test_another_configuration_has_another_ideal_step() -> None:
     for number in range(LEAST_STEPS - 1):
         ideal.add(DAY_S * NS_PER_S + number + 1, 13.0, 2)
     assert ideal.seconds == 13.0, "the step of a day before has gone"
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "checkpoint_s", "recovery_s", "goodput"),
+    [(1_207, 12, 500, 0.22), (131, 12, 500, 0.49), (131, 12, 120, 0.71), (1_207, 17, 450, 0.23)],
+)
+def test_expected_goodput(
+    interval_s: float, checkpoint_s: float, recovery_s: float, goodput: float
+) -> None:
+    """Jobs of 256,000 chips: an interruption every 713 s."""
+    expected = Expected(DEVICE_DAYS * DAY_S / 256_000, interval_s, checkpoint_s, recovery_s)
+    assert expected.interruption_s == pytest.approx(713, abs=0.5)
+    assert expected.goodput == pytest.approx(goodput, abs=0.006)
+
+
+def test_the_best_interval_has_the_highest_goodput() -> None:
+    def at(interval_s: float) -> Expected:
+        return Expected(713.0, interval_s, 12.0, 500.0)
+
+    best_s = at(1.0).best_interval_s
+    by_interval = {interval_s: at(interval_s).goodput or 0.0 for interval_s in range(20, 400)}
+    assert max(by_interval, key=by_interval.__getitem__) == pytest.approx(best_s, rel=0.1)
+    assert at(1e9).goodput == 0.0
+    assert at(1e9)._replace(recovery_s=None).goodput is None
+
+
+def test_an_expectation_needs_two_checkpoints() -> None:
+    sums = sums_of(0.0)
+    sums[[TimeCause.PRODUCTIVE, TimeCause.CHECKPOINT, TimeCause.RECOVERY]] = 400.0, 40.0, 60.0
+    sums[Sum.CHECKPOINTS] = 1.0
+    assert expected_of(sums, sums, 4, 64) is None
+    sums[Sum.CHECKPOINTS] = 2.0
+    expected = expected_of(sums, sums, 4, 64)
+    assert expected == Expected(DEVICE_DAYS * DAY_S / 64, 50.0, 5.0, None)
+    sums[Sum.FAILURES] = 1.0
+    expected = expected_of(sums, sums, 4, 64)
+    assert expected is not None
+    assert expected.recovery_s == 15.0

@@ -8,7 +8,8 @@ import pytest
 from support.monitor.alert_messages import alert_message
 from support.monitor.feed import DEMO, Feed, live_feed, standalone
 
-from trnfleet.domain.goodput import LEAST_STEPS, TimeCause
+from trnfleet.domain.durations import DAY_S
+from trnfleet.domain.goodput import DEVICE_DAYS, LEAST_STEPS, TimeCause
 from trnfleet.domain.site import TPOT_LIMIT_S, Site
 from trnfleet.monitor import goodput as module
 from trnfleet.monitor.goodput import (
@@ -404,3 +405,21 @@ async def test_without_rules_causes_are_those_of_a_running_watch() -> None:
         feed.receive([Envelope(topic, encode_message(message), qos=1, retain=True)])
     await seconds(feed, 2)
     assert only(feed, "train").by(TimeCause.RECOVERY)[cause].seconds == 8.0
+
+
+async def test_expected_goodput_follows_checkpoints_and_failures() -> None:
+    feed = live_feed()
+    for number in range(2):
+        assert only(feed, "train").expected is None if number else True
+        for state, lasts_s in (("running", 4), ("checkpointing", 2)):
+            train(feed, 2.0 * number + 2.0, state=state)
+            await seconds(feed, lasts_s)
+    for state in ("failed", "waiting", "starting"):
+        train(feed, 4.0, state=state)
+        await seconds(feed, 3)
+    expected = only(feed, "train").expected
+    assert expected is not None
+    assert (expected.checkpoint_s, expected.recovery_s) == (2.0, 9.0)
+    assert expected.interruption_s == DEVICE_DAYS * DAY_S / 64
+    (facts,) = (one for one in goodput_facts(report(feed))["jobs"] if one["job"] == "train")
+    assert facts["expected"]["goodput"] == expected.goodput
