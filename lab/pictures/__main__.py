@@ -103,6 +103,7 @@ CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
 VIEWS = {
     "fleet": (("1",), "Fleet", ""),
     "hierarchy": (("2",), "Hierarchy", ""),
+    "topology": (("3",), "Topology", "uc1/us-0001/trn2u-0001-2"),
     "chip": (("4",), "Chip", CHIP),
     "jobs": (("5",), "Jobs", ""),
     "reservations": (("7",), "Reservations", ""),

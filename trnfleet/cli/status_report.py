@@ -39,6 +39,7 @@ from trnfleet.monitor.store.announced import unknown_text
 from trnfleet.monitor.store.jobs import CLAIMED
 from trnfleet.monitor.store.last_known import LAST_KNOWN
 from trnfleet.monitor.summary import Means, Summary, undescribed_text
+from trnfleet.monitor.topology import FleetLinks, LinkCounts
 from trnfleet.services.alerts_client import WITHHELD, PublishedProblems, published_problems
 from trnfleet.services.files.rules import load_rules
 from trnfleet.text import LONGEST, plain
@@ -213,6 +214,7 @@ class KnownFleet:
             },
             "rules": [{**rule._asdict(), "applies": rule.applies} for rule in self._coverage],
             "receiver_errors": [error._asdict() for error in self.summary.receiver_errors],
+            "links": None if self._links is None else self._links._asdict(),
             "goodput": goodput_facts(monitor.goodput.report()),
             "watched": published.is_watched,
             "cell_doubts": list(published.cell_doubts),
@@ -259,6 +261,7 @@ class KnownFleet:
             *_relay_rows(self._relays),
             *_figure_rows(summary),
             ("jobs", _jobs_text(self.monitor.ingest.job_table)),
+            *([("links", self._links.text)] if self._links and self._links.all else []),
             *_goodput_rows(self.monitor),
             ("pipeline", _losses_text(summary)),
             *pipeline_rows(self.monitor.pipeline()),
@@ -288,6 +291,15 @@ class KnownFleet:
         # A live monitor reads the watch's alerts, and evaluates no rules of its own.
         rules = self.monitor.alerts.rules or load_rules(())
         return read_coverage(rules, self.monitor.store, self.monitor.ingest.job_table)
+
+    @functools.cached_property
+    def _links(self) -> LinkCounts | None:
+        """Numbers of links by state; None while the roll-ups are of another layout."""
+        monitor = self.monitor
+        if monitor.rollups.generation != monitor.store.generation:
+            return None
+        rules = monitor.alerts.rules or load_rules(())
+        return FleetLinks(monitor.store, monitor.rollups, rules).counts
 
     @property
     def _relays(self) -> list[CellRelays]:

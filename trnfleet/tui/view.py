@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 FLEET = "Fleet"
 HIERARCHY = "Hierarchy"
+TOPOLOGY = "Topology"
 CHIP = "Chip"
 JOBS = "Jobs"
 POWER = "Power"

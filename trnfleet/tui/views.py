@@ -20,6 +20,7 @@ from trnfleet.tui.view import (
     JOBS,
     POWER,
     RESERVATIONS,
+    TOPOLOGY,
     View,
 )
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.jobs.view import JobsView
     from trnfleet.tui.power.view import PowerView
     from trnfleet.tui.reservations.view import ReservationsView
+    from trnfleet.tui.topology.view import TopologyView
 
 
 def fleet_view() -> type[FleetView]:
@@ -45,6 +47,13 @@ def hierarchy_view() -> type[HierarchyView]:
     from trnfleet.tui.hierarchy.view import HierarchyView  # noqa: PLC0415
 
     return HierarchyView
+
+
+def topology_view() -> type[TopologyView]:
+    """Return the class of Topology."""
+    from trnfleet.tui.topology.view import TopologyView  # noqa: PLC0415
+
+    return TopologyView
 
 
 def chip_view() -> type[ChipView]:
@@ -124,6 +133,12 @@ VIEWS = (
         (("/", "filter"), ("s", "sort"), ("x", "open all")),
         ("tree",),
     ),
+    ViewEntry(
+        Tab("3", TOPOLOGY, "Links"),
+        topology_view,
+        (("n", "instance"), ("m", "colour"), ("_", "fleet")),
+        ("links",),
+    ),
     ViewEntry(Tab("4", CHIP, "Chip"), chip_view, (("← →", "chips"), ("p", "sources"))),
     ViewEntry(
         Tab("5", JOBS, "Jobs", has_count=True),
@@ -155,5 +170,3 @@ VIEWS = (
 )
 """In the order of their keys; the app begins with the first."""
 TABS = tuple(view.tab for view in VIEWS)
-PLANNED = {"3": "Topology"}
-"""Keys of planned views; they only show that."""

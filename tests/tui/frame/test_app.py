@@ -91,7 +91,7 @@ async def test_places_are_kept_from_view_to_view() -> None:
 
 async def test_help_lists_the_bindings() -> None:
     """? shows keys of every view, Esc closes it."""
-    async with running(fleet_app(hot_feed()), size=(160, 60)) as pilot:
+    async with running(fleet_app(hot_feed()), size=(160, 80)) as pilot:
         await pilot.press("question_mark")
         assert isinstance(pilot.app.screen, HelpScreen)
         assert pilot.app.screen.query_one(HelpText).size.width > 100

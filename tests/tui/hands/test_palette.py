@@ -81,6 +81,7 @@ async def test_views_and_this_views_actions_come_first() -> None:
         assert shown[: len(VIEWS)] == [
             "1 Fleet",
             "2 Hierarchy",
+            "3 Topology",
             "4 Chip",
             "7 Reservations",
             "8 Alerts is on the screen",

@@ -45,6 +45,7 @@ from trnfleet.tui.view import (
     CHARTS_FROM,
     LEAST_LIST,
     NOTE_S,
+    TOPOLOGY,
     TabbedView,
     View,
     filter_keys,
@@ -715,6 +716,8 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         alert = alerts[0]
         if alert.rule.scope is Scope.RESERVATION:
             self.post_message(self.OpenReservation(alert.target))
+        elif alert.rule.scope is Scope.LINK and ":" in alert.worst:
+            self.post_message(View.Open(alert.worst, TOPOLOGY))
         elif self.place:
             self.post_message(View.Open(self.place))
         else:

@@ -34,7 +34,6 @@ from trnfleet.tui.app.commands import (
     TypedCommands,
     checked,
 )
-from trnfleet.tui.app.screen import TITLES
 from trnfleet.tui.app.time_keys import TimeKeys
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.view import FleetView
@@ -49,7 +48,7 @@ from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.theme.glyphs import to_ascii
 from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, POWER, RESERVATIONS, FilteredView
-from trnfleet.tui.views import PLANNED, VIEWS, alerts_view, chip_view, power_view, reservations_view
+from trnfleet.tui.views import VIEWS, alerts_view, chip_view, power_view, reservations_view
 from trnfleet.tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
@@ -151,9 +150,7 @@ class ActionsApp(TimeKeys):
             self.go(before.address, before.view, before.fleet)
 
     def action_view(self, title: str) -> None:
-        if title not in TITLES:
-            self.say(f"the view {title} does not exist yet")
-        elif title != self._entry.title:
+        if title != self._entry.title:
             self.go(self.place, title)
 
     def action_reservation(self) -> None:
@@ -588,7 +585,6 @@ ACTIONS: tuple[Action, ...] = (
         )
         for entry in VIEWS
     ),
-    *(Action(f"view('{title}')", key) for key, title in PLANNED.items()),
     Action(
         names=("go",),
         what="go to a cluster, UltraServer, instance or chip by a part of its address",

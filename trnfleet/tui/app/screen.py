@@ -510,7 +510,8 @@ class FleetScreen(TerminalApp):
         view = self._shown.make_view(stop.view) if is_new else self.page
         if view is not before:
             self._write_bars()
-        self.place = stop.address
+        # A link is its chip behind a colon.
+        self.place = stop.address.partition(":")[0]
         if view is not before:
             self._beside.tour.end()
             before.remove_class(SHOWN)

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.alerts.subsystems import LINK
 from trnfleet.domain.quantities import count
 from trnfleet.monitor.problems import texts
 from trnfleet.text import plain
@@ -16,7 +17,7 @@ from trnfleet.tui.fleet.filtering import FleetFilter
 from trnfleet.tui.fleet.jobs import FleetList
 from trnfleet.tui.format.problems import place_in
 from trnfleet.tui.snapshots.table import ExportTable
-from trnfleet.tui.view import ALERTS, View
+from trnfleet.tui.view import ALERTS, TOPOLOGY, View
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.line_view import Line, text_line
 
@@ -214,7 +215,10 @@ class ProblemList(FleetList["Problem"]):
                 View.OpenFleet(self.fleet_of(problem).monitor.fleet_name, place, view)
             )
             return
-        if problem.place.address:
+        if problem.place.lane and problem.subsystem == LINK:
+            end = f"{problem.place.address}:{problem.place.lane}"
+            self.post_message(View.Open(end, TOPOLOGY))
+        elif problem.place.address:
             self.post_message(View.Open(problem.place.address))
         elif problem.alerts and problem.alerts[0].alert.rule.scope is Scope.RESERVATION:
             self.post_message(View.OpenReservation(problem.place.name))

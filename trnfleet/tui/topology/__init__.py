@@ -1,0 +1,4 @@
+"""The Topology view: the links of an instance and of its UltraServer.
+
+`reading` reads the links of the pass shown, `torus` draws them, `lists` has their lists.
+"""
