@@ -134,7 +134,7 @@ VIEWS = (
         ("tree",),
     ),
     ViewEntry(
-        Tab("3", TOPOLOGY, "Links"),
+        Tab("3", TOPOLOGY, "Topo"),
         topology_view,
         (("n", "instance"), ("m", "colour"), ("_", "fleet")),
         ("links",),
