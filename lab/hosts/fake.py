@@ -72,6 +72,8 @@ class FakeHost:
         self.page = b""
         """Its page of neuron-monitor-prometheus."""
         self._totals: dict[str, float] = {}
+        self._errors = np.zeros(host.kind.chips, np.uint32)
+        """Uncorrectable HBM errors by chip, besides the simulated ones."""
         self.programs.mkdir(parents=True)
         (self.root / "dev").mkdir(parents=True)
         (self.root / "dev/kmsg").touch()
@@ -132,6 +134,13 @@ class FakeHost:
         """Let neuron-monitor start."""
         self._install("neuron-monitor", _MONITOR, pid=self.pid_file, documents=self.documents)
 
+    def fail_memory(self, chip: int) -> None:
+        """Count an uncorrectable HBM error: at once in sysfs, and with the next document."""
+        name = f"{DEVICES}/neuron{chip}/stats/hardware/mem_ecc_uncorrected"
+        with self._lock:
+            self._errors[chip] += 1
+            self._write(name, int(self._written[self.root / name]) + 1)
+
     def hang(self, chip: int) -> None:
         """Let a device not answer: one who opens this file waits."""
         path = self._health(chip)
@@ -181,6 +190,9 @@ class FakeHost:
                 self._take(tick)
 
     def _take(self, tick: InstanceTick) -> None:
+        counted = tick.columns["mem_ecc_uncorrected"]
+        failed = (counted + self._errors).astype(counted.dtype)
+        tick = tick._replace(columns=tick.columns | {"mem_ecc_uncorrected": failed})
         values = {name: BY_NAME[name].decode(codes) for name, codes in tick.columns.items()}
         for chip in range(self.host.kind.chips):
             self._device(chip, values, tick.columns)

@@ -21,29 +21,39 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
+from support.ec2_account import block, part, reading
 from support.paths import ROOT
+from support.processes.alertmanager import AlertmanagerProcess
 from support.processes.mosquitto import MosquittoProcess
 from support.processes.programs import COMMAND, environment
 from support.processes.terminal import Terminal
 
 from lab.hosts.__main__ import FLEET_FILE, TRUTH, Hosts, Programs, until
+from trnfleet.bridge.ec2.service import Bridge
 from trnfleet.bridge.host.job_mapping import FOLDER
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import WireError
+from trnfleet.wire.frames import Unit
+from trnfleet.wire.messages import Descriptor, decode_message
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lab.hosts.fake import FakeHost
+    from trnfleet.wire.ports import Envelope
 
 FLEET = "lab"
 HOST = "uc2/standalone/trn2-0001"
 PERIOD_S = 5.0
+_ERRORS = "mem_ecc_uncorrected"
 _NUMBERS = re.compile(r"[0-9][0-9.,:]*")
 _FIGURES = re.compile("[┤┄]|──|mean|now NC util|msg/s|-[0-9]m|^\\[ ]|^no |^. Fleet|^health")
 """Lines with charts and figures of the moment."""
@@ -80,6 +90,8 @@ class Stage:
         """Messages by class since the deed."""
         self._lines: list[tuple[float, str, str]] = []
         self._told: set[str] = set()
+        self._unit: Unit | None = None
+        """Layout of the host's telemetry; None before its descriptor."""
         self._shown: dict[str, dict[str, str]] = {}
         """Lines of each screen, by what stays of them where figures change."""
         self._began_s = time.monotonic()
@@ -112,6 +124,26 @@ class Stage:
         """The host of the scene."""
         return self.hosts.by_path[HOST]
 
+    def publish(self, envelope: Envelope) -> None:
+        """Publish a message beside the hosts."""
+        self._client.publish(envelope.topic, envelope.payload, envelope.qos, envelope.retain)
+
+    def restart_watch(self, *arguments: str) -> None:
+        """Start the watch again with more arguments."""
+        process = self.programs.running["watch"]
+        process.terminate()
+        process.wait()
+        self._start("watch", "watch", "--stdout", *arguments)
+
+    def show(self, name: str, view: str, key: str) -> None:
+        """Show another view on a screen."""
+        self.screens[name].send(key)
+        # Another thread goes through them.
+        self.screens = {
+            view if former == name else former: terminal
+            for former, terminal in self.screens.items()
+        }
+
     def start_agent(self, path: str, *, address: str = "") -> None:
         """Start the agent of a host."""
         fake = self.hosts.by_path[path]
@@ -143,12 +175,24 @@ class Stage:
             topic = parse_topic(message.topic)
             kind = topic.topic_class
             self.counts[kind] += 1
+            if topic.path == HOST:
+                self._count_errors(kind, bytes(message.payload))
             if kind in {TopicClass.TELEMETRY, TopicClass.BACKLOG}:
                 self.note(kind, f"first of {topic.path}", f"{kind} {topic.path}")
                 return
             text = _summary(kind, topic.path, bytes(message.payload))
             if text:
                 self.note(kind, text)
+
+    def _count_errors(self, kind: str, payload: bytes) -> None:
+        """Note the host's uncorrectable HBM errors in its telemetry."""
+        if kind == TopicClass.NODE and payload:
+            self._unit = Unit.of(decode_message(payload, Descriptor))
+        elif kind == TopicClass.TELEMETRY and self._unit is not None:
+            codes = self._unit.codes(self._unit.decode(payload)).get(_ERRORS)
+            count = 0 if codes is None else np.nansum(BY_NAME[_ERRORS].decode(codes))
+            if count:
+                self.note("broker", f"sum of {_ERRORS} in telemetry is {count:.0f}")
 
     def note(self, where: str, text: str, key: str = "") -> None:
         """Add a line to the table, unless it has it already."""
@@ -190,6 +234,16 @@ class Stage:
         self._told.clear()
         self.counts.clear()
         self._began_s = time.monotonic()
+
+    def print_hops(self, pattern: str) -> None:
+        """Print the first line of each place that has a pattern."""
+        hops: dict[str, tuple[float, str]] = {}
+        for at_s, where, text in sorted(self._lines):
+            if re.search(pattern, text):
+                hops.setdefault(where, (at_s, text))
+        print("\n-- hops")
+        for where, (at_s, text) in hops.items():
+            print(f"{at_s:7.1f}  {where:12} {text}"[:120])
 
     def print(self) -> None:
         """Print the lines since the last deed."""
@@ -340,6 +394,48 @@ def job(stage: Stage) -> None:
     stage.wait(60)
 
 
+def ecc(stage: Stage) -> None:
+    """An uncorrectable HBM error of a chip in a Capacity Block, hop by hop to Alertmanager."""
+    now = datetime.now(UTC)
+    dates: dict[str, Any] = {
+        "StartDate": now - timedelta(days=1),
+        "CreateDate": now - timedelta(days=2),
+    }
+    account = reading(
+        blocks=[block(UltraserverType=None, EndDate=now + timedelta(days=3), **dates)],
+        statuses=[],
+        reservations=[
+            part(
+                **dates,
+                InstanceType="trn2.48xlarge",
+                TotalInstanceCount=1,
+                AvailableInstanceCount=0,
+            )
+        ],
+        instances=[{"InstanceId": stage.fake.host.ec2_id, "CapacityReservationId": "cr-1"}],
+    )
+    bridge = Bridge(FLEET, client_id="bridge-1", boot="1")
+    for envelope in (*bridge.apply(account, time.time_ns()), bridge.presence("online")):
+        stage.publish(envelope)
+    alertmanager = AlertmanagerProcess(stage.folder)
+    alertmanager.start()
+    try:
+        stage.restart_watch("--alertmanager", alertmanager.url)
+        stage.show("Fleet", "Reservations", "7")
+        stage.wait(45)
+        stage.deed("an uncorrectable HBM error of device 5")
+        stage.fake.fail_memory(5)
+        stage.note("sysfs", f"{_ERRORS} of device 5 is 1")
+        limit_s = time.monotonic() + 45
+        while time.monotonic() < limit_s:
+            for alert in alertmanager.alerts():
+                stage.note("Alertmanager", alert["labels"]["alertname"])
+            time.sleep(0.1)
+    finally:
+        alertmanager.kill()
+    stage.print_hops(r"is 1$|hbm-uncorrectable|trn2-0001 ✖|^\+ alerts ✖|^firing:")
+
+
 SCENES: dict[str, Callable[[Stage], None]] = {
     "agent": kill_agent,
     "monitor": kill_monitor,
@@ -349,6 +445,7 @@ SCENES: dict[str, Callable[[Stage], None]] = {
     "away": away,
     "away-long": away_long,
     "job": job,
+    "ecc": ecc,
 }
 
 
