@@ -148,20 +148,19 @@ async def test_the_source_of_a_row_shows_where_there_are_several_kinds() -> None
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("2")
-        host, *simulated = feed.layout.instances
+        _, *simulated = feed.layout.instances
         rows = [line for line in pilot.screen() if "trn2-0" in line]
         assert [("host" in row, " sim " in row) for row in rows] == [(True, False)] + [
             (False, True)
         ] * 2
         assert "mixed" in next(line for line in pilot.screen() if "standalone" in line)
 
-        presence = HostMessage(
-            client="host", state="online", boot=feed.boot, path=host, source="agent"
-        )
+        # A scraper's presence has a boot of its own.
+        presence = HostMessage(client="host", state="online", boot="other", source="scrape")
         topic = build_topic(feed.fleet, TopicClass.PUBLISHER, "host")
         feed.monitor.apply([message_envelope(topic, presence, retain=True)])
         await pilot.telemetry(feed)
-        assert "agent" in next(line for line in pilot.screen() if "trn2-0001" in line)
+        assert "scrape" in next(line for line in pilot.screen() if "trn2-0001" in line)
         await pilot.press("/", *"source=sim", "enter")
         text = pilot.text()
         assert "trn2-0001" not in text

@@ -315,10 +315,21 @@ class Publishers:
             self._sources = None
 
     def sources(self) -> dict[int, str]:
-        """Return the kind of source of each described boot, by number; not to be changed."""
+        """Return the kind of source of each described boot, by number; not to be changed.
+
+        What a client has announced is true of all its hosts.
+        """
         if self._sources is None:
+            announced = {
+                client: state.source
+                for client, states in self._announced.items()
+                for state in states
+                if state.source
+            }
             self._sources = {
-                state.number: state.source for state in self._boots.values() if state.described
+                state.number: announced.get(state.client, state.source)
+                for state in self._boots.values()
+                if state.described
             }
         return self._sources
 

@@ -85,7 +85,7 @@ _CHIPS_RANK = 15
 _STATE_WIDTH = 17
 _SPARK_WIDTH = 20
 _SPARK_MAX = 62
-_SOURCE_WIDTH = 8
+_SOURCE_WIDTH = 7
 _JOB_WIDTH = 18
 _JOB_MAX = 34
 
@@ -168,7 +168,7 @@ def _column(key: str, gap: int, more: int = 0) -> TreeColumn:
     if key == CHIPS:
         return TreeColumn(key, "chips", "live", 9 + gap)
     if key == SOURCE:
-        return TreeColumn(key, "source", "", _SOURCE_WIDTH - 2 + gap)
+        return TreeColumn(key, "source", "", _SOURCE_WIDTH)
     if key == JOB:
         return TreeColumn(key, "job", "", _JOB_WIDTH + more)
     if key == SPARK:
