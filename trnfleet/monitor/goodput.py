@@ -187,6 +187,8 @@ class Goodput:
         """Measured ideal step times by slot."""
         self._parts: dict[tuple[int, TimeCause, str], NDArray[np.float64]] = {}
         """Spans x (seconds, USD) by slot, cause and name."""
+        self._recent: tuple[int, Mapping[str, float]] = (0, {})
+        """The minute of `recent`, and its result."""
         self._paid: _PaidInstances | None = None
         self._quarantined: set[str] = set()
         self._events_seen = 0
@@ -310,6 +312,27 @@ class Goodput:
         jobs.sort(key=lambda job: (-lost_of(job.paid.seconds), job.job or ""))
         fleet = _paid_time(time.sum(axis=0), sums.sum(axis=0))
         return GoodputReport(lasts_s, fleet, jobs, self._site)
+
+    def recent(self) -> Mapping[str, float]:
+        """Return the goodput of each job over the last half hour, as far as it was observed.
+
+        It leaves out jobs that began in it or were mostly not observed. It changes once a minute.
+        """
+        if self._recent[0] != self._minute:
+            minutes = MINUTES // 2
+            made: dict[str, float] = {}
+            spans = [1 + (self._minute - ago) % MINUTES for ago in range(1, minutes)]
+            for job in self.report(minutes).jobs:
+                time = job.paid.seconds.copy()
+                unobserved_s = time[TimeCause.UNOBSERVED]
+                time[TimeCause.UNOBSERVED] = 0.0
+                share = goodput_of(time)
+                if job.job and share is not None and time.sum() > unobserved_s:
+                    seconds = self._sums[self._slots[job.job], spans, _SECONDS, : len(TimeCause)]
+                    if seconds.any(axis=1).all():
+                        made[job.job] = share
+            self._recent = self._minute, made
+        return self._recent[1]
 
     # Samples
 

@@ -690,7 +690,13 @@ class Monitor:
         fresh = ingest.events.since(seen)
         table = self.reservations.table()
         tables = all_tables(
-            ingest.job_table, self.store, self.rollups, table, pipeline, instant.now_ns
+            ingest.job_table,
+            self.store,
+            self.rollups,
+            table,
+            pipeline,
+            instant.now_ns,
+            self.goodput.recent(),
         )
         return Readings(
             self.store,

@@ -423,3 +423,19 @@ async def test_expected_goodput_follows_checkpoints_and_failures() -> None:
     assert expected.interruption_s == DEVICE_DAYS * DAY_S / 64
     (facts,) = (one for one in goodput_facts(report(feed))["jobs"] if one["job"] == "train")
     assert facts["expected"]["goodput"] == expected.goodput
+
+
+async def test_recent_goodput_is_of_minutes_that_were_observed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MINUTES", 6)
+    feed = live_feed()
+    train(feed, 0.0, state="waiting")
+    for minute in range(4):
+        for _ in range(15):
+            await feed.clock.advance(4.0)
+            feed.tick()
+        assert feed.monitor.goodput.recent() == ({"train": 0.0} if minute else {})
+    for _ in range(3):
+        await feed.advance(60.0)
+    assert feed.monitor.goodput.recent() == {}, "most of it is not known"

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from trnfleet.domain.address import STANDALONE, Level, is_segment
-from trnfleet.domain.alerts.signals import FIGURES, PIPELINE_NAME, Figure, Form, Scope
+from trnfleet.domain.alerts.signals import (
+    FIGURES,
+    PIPELINE_NAME,
+    RECENT_GOODPUT,
+    Figure,
+    Form,
+    Scope,
+)
 from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE, TRN2U_48XLARGE, lane_names
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, JOB_FIGURES
 from trnfleet.domain.schema import Duration, Instant, Model, Paths, Segment
@@ -127,7 +134,7 @@ _TYPES = {True: TRN2_48XLARGE.name, False: TRN2U_48XLARGE.name}
 _CHIP_FIGURES = frozenset(metric.name for metric in CHIP_METRICS)
 _HOST_FIGURES = frozenset(metric.name for metric in INSTANCE_METRICS)
 _ADDRESS_FIGURES = _CHIP_FIGURES | _HOST_FIGURES | {"link_up"}
-_JOB_FIGURES = frozenset({"state", "kind", *JOB_FIGURES})
+_JOB_FIGURES = frozenset({"state", "kind", RECENT_GOODPUT, *JOB_FIGURES})
 
 
 def _as_float(value: Any) -> Any:

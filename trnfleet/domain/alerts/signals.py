@@ -209,6 +209,7 @@ _PREPARES = _flag(
     f"1 while the chip's job is {', '.join(PREPARING[:-1])} or {PREPARING[-1]}, else 0, also where"
     " no job is known",
 )
+RECENT_GOODPUT = "recent_goodput_pct"
 _EVENTS = Figure(
     "events",
     Form.COUNTER,
@@ -254,6 +255,11 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
             ),
             Figure("kind", Form.TEXT, "", "Kind of the job, such as training or inference"),
             *(_job_number(name, text) for name, text in JOB_FIGURES.items()),
+            _number(
+                RECENT_GOODPUT,
+                "%",
+                "Productive share of its observed paid time in the last 30 min; nothing before",
+            ),
             *_GROUPED,
             *_HOSTS,
         )
@@ -274,6 +280,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
             "%",
             "Its busy instances as a share of its known ones",
         ),
+        _number("idle_usd_per_h", "", "Cost of its idle instances an hour, if it is in USD"),
         _number("ends_in_s", "s", "Seconds to its end"),
         _number("terminates_in_s", "s", "Seconds until EC2 begins to terminate its instances"),
         _number("pays_in_s", "s", "Seconds until a payment that is pending fails"),

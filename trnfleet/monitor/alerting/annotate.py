@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import Alert, address_of, common_place
-from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import LEVEL_OF, RECENT_GOODPUT, Scope
 from trnfleet.domain.alerts.subsystems import STEP_TIME
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.grouping import AlertGroups, row_name
@@ -117,7 +117,9 @@ def _follow_job(
     layout = readings.layout
     covered = [layout.find_instances(target) for target in message.on]
     alert.chips = sum(int(layout.sizes[run.start : run.stop].sum()) for run in covered if run)
-    if not alert.cause and readings.instant.now_ns - alert.since_ns <= CAUSE_WITHIN_NS:
+    # Goodput of half an hour has no cause of a moment.
+    may_search = not alert.cause and alert.figure != RECENT_GOODPUT
+    if may_search and readings.instant.now_ns - alert.since_ns <= CAUSE_WITHIN_NS:
         alert.cause = find_cause(alert, message, layout, readings.all_events, others)
     alert.place = address_of(alert)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import PIPELINE_NAME, Scope
+from trnfleet.domain.alerts.signals import PIPELINE_NAME, RECENT_GOODPUT, Scope
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
 from trnfleet.domain.reservations.states import BlockState
 from trnfleet.monitor.pipeline.publishers import State
@@ -132,11 +133,15 @@ class _Known(Sequence[Value]):
 EMPTY = NamedColumns((), lambda _figure: ())
 
 
+NO_GOODPUT: Mapping[str, float] = MappingProxyType({})
+
+
 def jobs_table(
     jobs: Mapping[str, JobMessage],
     store: Store,
     rollups: Rollups,
     last_known: Collection[str] = frozenset(),
+    goodput: Mapping[str, float] = NO_GOODPUT,
 ) -> NamedColumns:
     """Return the jobs.
 
@@ -148,6 +153,7 @@ def jobs_table(
         rollups: The figures of instances.
         last_known: Jobs without a live chip. Their figures are unknown, and so is their state,
             unless it says that they are down: silent chips do not bring a job up again.
+        goodput: Recent goodput by job, 0 to 1.
     """
     messages = list(jobs.values())
 
@@ -159,6 +165,8 @@ def jobs_table(
     def make(figure: str) -> Sequence[Value]:
         if figure == "kind":
             return [job.kind for job in messages]
+        if figure == RECENT_GOODPUT:
+            return [100.0 * goodput[job.job] if job.job in goodput else None for job in messages]
         if figure == "state" or figure in JOB_FIGURES:
             return [value_of(job, figure) for job in messages]
         values = _rolled(figure, store, rollups, len(messages))
@@ -204,6 +212,9 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
         message = reservation.message
         if figure == "state":
             return message.state.value
+        if figure == "idle_usd_per_h":
+            is_known = reservation.idle_per_h is not None and message.currency == "USD"
+            return float(reservation.idle_per_h or 0) if is_known else None
         if figure == "interconnect":
             return None if message.interconnect is None else message.interconnect.value
         if figure == "unavailable":
@@ -279,10 +290,11 @@ def all_tables(
     reservations: Sequence[Reservation],
     pipeline: PipelineHealth,
     now_ns: int,
+    goodput: Mapping[str, float],
 ) -> dict[Scope, NamedTable]:
     """Return the targets of all scopes without addresses."""
     return {
-        Scope.JOB: jobs_table(jobs.by_key, store, rollups, jobs.last_known),
+        Scope.JOB: jobs_table(jobs.by_key, store, rollups, jobs.last_known, goodput),
         Scope.RESERVATION: reservations_table(reservations, now_ns),
         Scope.PUBLISHER: publishers_table(pipeline),
         Scope.PIPELINE: pipeline_table(pipeline),

@@ -25,7 +25,7 @@ from trnfleet.domain.alerts.rule_tests import (
     code_of,
     expand_address,
 )
-from trnfleet.domain.alerts.signals import LANES, Scope
+from trnfleet.domain.alerts.signals import LANES, RECENT_GOODPUT, Scope
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES
@@ -410,7 +410,7 @@ class RuleTest:
         rolled = jobs_table(self._jobs, self._store, self._rollups)
 
         def make(figure: str) -> Sequence[Value]:
-            if figure not in {"state", "kind"} and figure not in JOB_FIGURES:
+            if figure not in {"state", "kind", RECENT_GOODPUT} and figure not in JOB_FIGURES:
                 return rolled.column(figure)
             given = rolled.column(figure)
             return [
