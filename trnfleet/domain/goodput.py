@@ -21,6 +21,8 @@ from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.site import TPOT_LIMIT_S, TTFT_LIMIT_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 LEAST_STEPS = 20
@@ -99,6 +101,8 @@ class Sum(enum.IntEnum):
 
 
 COLUMNS = len(TimeCause) + len(Sum)
+STEPS = (Sum.KEPT, Sum.LOST, Sum.WRITTEN_OFF)
+"""Sums that have a price: USD for each second of a step."""
 HEARD = [cause for cause in TimeCause if cause not in {TimeCause.UNOBSERVED, TimeCause.DOWN}]
 """Causes of an instance that takes part in its job."""
 
@@ -141,6 +145,62 @@ def cause_of_job(
         return cause
     is_slow = (ttft_s or 0.0) > limits[0] or (tpot_s or 0.0) > limits[1]
     return TimeCause.SLOW if is_slow else TimeCause.PRODUCTIVE
+
+
+class PaidRow(NamedTuple):
+    """Paid time of a job: of a minute, or added up over several."""
+
+    minute: int
+    """Minute of the time, since 1970."""
+    booked: int
+    """Minute in which it became known: a later one in a row that moves steps from kept to lost."""
+    job: str | None
+    """Empty for instances without a job, None for jobs without sums of their own."""
+    lasts_s: float
+    """Observed part of the minute; 0 in a row that moves steps."""
+    sums: NDArray[np.float64]
+    """(Seconds, USD) x `COLUMNS`, with stepping time in `TimeCause.UNSPLIT`."""
+    ideal_s: float
+    """Ideal step time; NaN if unknown."""
+    measured_on: int | None
+    """Instances on which the ideal step time is measured; None if it is not."""
+    has_steps: bool
+    """Whether the job counts steps."""
+
+
+def merge_rows(rows: Iterable[PaidRow]) -> list[PaidRow]:
+    """Return the sums of rows by job and configuration.
+
+    Another planned step time, or another number of instances where none is planned, is another
+    configuration. Its newest ideal step time counts. Rows from before a job has any belong to its
+    first configuration.
+
+    Args:
+        rows: The rows, those of each job by time.
+    """
+    merged: dict[tuple[str | None, float | None, int | None], PaidRow] = {}
+    waiting: dict[str | None, PaidRow] = {}
+    for row in rows:
+        former = waiting.pop(row.job, None)
+        joined = row if former is None else _joined(former, row)
+        plan_s = joined.ideal_s if joined.measured_on is None else None
+        key = (joined.job, plan_s, joined.measured_on)
+        if key in merged:
+            merged[key] = _joined(merged[key], joined)
+        elif joined.ideal_s > 0:
+            merged[key] = joined
+        else:
+            waiting[joined.job] = joined
+    return [*merged.values(), *waiting.values()]
+
+
+def _joined(former: PaidRow, row: PaidRow) -> PaidRow:
+    return row._replace(
+        minute=former.minute,
+        sums=former.sums + row.sums,
+        ideal_s=row.ideal_s if row.ideal_s > 0 else former.ideal_s,
+        has_steps=former.has_steps or row.has_steps,
+    )
 
 
 class StepChange(NamedTuple):
@@ -259,7 +319,7 @@ def split_steps(sums: NDArray[Any], ideal_s: NDArray[Any] | float) -> NDArray[np
     stepping = np.where(is_known, time[..., TimeCause.UNSPLIT], 0.0)
     step_s = np.where(is_known, ideal_s, 0.0)
     lost = np.minimum(sums[..., Sum.LOST] * step_s, stepping)
-    productive = np.minimum(sums[..., Sum.KEPT] * step_s, stepping - lost)
+    productive = np.clip(sums[..., Sum.KEPT] * step_s, 0.0, stepping - lost)
     time[..., TimeCause.PRODUCTIVE] += productive
     time[..., TimeCause.LOST_WORK] += lost
     time[..., TimeCause.SLOW] += stepping - lost - productive

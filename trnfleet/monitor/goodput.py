@@ -11,6 +11,7 @@ price that a person gives for the type. Only US dollars are added up.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from trnfleet.domain.goodput import (
     SERVING,
     Expected,
     IdealStep,
+    PaidRow,
     StepChange,
     StepCounters,
     Sum,
@@ -33,6 +35,7 @@ from trnfleet.domain.goodput import (
     cause_of_job,
     expected_of,
     goodput_of,
+    merge_rows,
     split_steps,
 )
 from trnfleet.domain.quantities import NOT_AVAILABLE, duration
@@ -42,7 +45,7 @@ from trnfleet.monitor.reservations.table import HOLDS_NOW, IDLE_BELOW_PCT
 from trnfleet.monitor.reservations.usage import GAP_S, HOUR_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -97,6 +100,11 @@ class PaidTime(NamedTuple):
     unpriced_s: float
     """Instance-seconds without a known price."""
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether any part has a known price."""
+        return not np.isclose(self.unpriced_s, self.seconds.sum())
+
 
 class Part(NamedTuple):
     """Part of the paid time of one cause."""
@@ -120,9 +128,9 @@ class JobTime(NamedTuple):
     """Whether steps of the window may still be lost."""
     written_off_s: float
     """Instance-seconds of steps made before the window and lost in it; not part of it."""
-    expected: Expected | None
+    expected: Expected | None = None
     """Expected goodput; None while its checkpoints are unknown."""
-    parts: Mapping[TimeCause, Mapping[str, Part]]
+    parts: Mapping[TimeCause, Mapping[str, Part]] = MappingProxyType({})
     """Parts by cause, for `by`."""
 
     def by(self, cause: TimeCause) -> Mapping[str, Part]:
@@ -173,6 +181,9 @@ class Goodput:
         """Observed time by span."""
         self._minute = 0
         """Newest minute with sums, since 1970."""
+        self.ledger: list[PaidRow] | None = None
+        """Rows of finished minutes, and of steps lost later; None if nobody takes them away. They
+        add up to the sums, and no row changes afterwards."""
         self._at_ns: int | None = None
         self._counters = StepCounters()
         self._plan_s: NDArray[np.float64] = np.zeros(0)
@@ -198,6 +209,11 @@ class Goodput:
     def nbytes(self) -> int:
         """Bytes of the sums."""
         return self._sums.nbytes + sum(part.nbytes for part in self._parts.values())
+
+    @property
+    def minute(self) -> int:
+        """Newest minute with sums, since 1970; the ledger has all before it."""
+        return self._minute
 
     def watch(
         self,
@@ -278,40 +294,59 @@ class Goodput:
         if minutes is not None:
             spans = [1 + (self._minute - ago) % MINUTES for ago in range(min(minutes, MINUTES))]
         sums = self._sums[:, spans].sum(axis=1)
-        lasts_s = float(self._lasts_s[spans].sum())
-        ideal_s = self._ideal_s()
-        is_long = ideal_s * LEAST_WINDOW_STEPS <= lasts_s
-        time = split_steps(sums, np.where(is_long, ideal_s, np.nan)[:, None])
-        names: dict[int, str | None] = {slot: name for name, slot in self._slots.items()}
-        names[_OTHERS] = None
+        made = paid_report(self._rows(sums), float(self._lasts_s[spans].sum()))
         parts: dict[int, dict[TimeCause, dict[str, NDArray[np.float64]]]] = {}
         for (slot, cause, name), part in self._parts.items():
             if part[spans, _SECONDS].any():
                 amount = part[spans].sum(axis=0)
                 parts.setdefault(slot, {}).setdefault(cause, {})[name] = amount
-        jobs = [
-            JobTime(
+        jobs = []
+        for job in made.jobs:
+            slot = _OTHERS if job.job is None else self._slots[job.job]
+            time = np.stack([job.paid.seconds, job.paid.usd])
+            jobs.append(
+                job._replace(
+                    expected=expected_of(
+                        job.paid.seconds, sums[slot, _SECONDS], *self._size[slot].tolist()
+                    ),
+                    parts={
+                        cause: _bounded(named, time[:, cause])
+                        for cause, named in parts.get(slot, {}).items()
+                    },
+                )
+            )
+        return made._replace(jobs=jobs, site=self._site)
+
+    def book(self) -> None:
+        """Add the rows of the newest minute to the ledger."""
+        if self.ledger is not None:
+            span = 1 + self._minute % MINUTES
+            lasts_s = float(self._lasts_s[span])
+            self.ledger += self._rows(self._sums[:, span], self._minute, lasts_s)
+
+    def _rows(
+        self, sums: NDArray[np.float64], minute: int = 0, lasts_s: float = 0.0
+    ) -> list[PaidRow]:
+        """Return the sums of each job that has any."""
+        names: dict[int, str | None] = {slot: name for name, slot in self._slots.items()}
+        names[_OTHERS] = None
+        ideal_s = self._ideal_s()
+        return [
+            PaidRow(
+                minute,
+                self._minute,
                 name,
-                _paid_time(time[slot], sums[slot]),
+                lasts_s,
+                sums[slot].copy(),
                 float(ideal_s[slot]),
-                bool(self._plan_s[slot] > 0),
-                bool(
-                    self._has_steps[slot]
-                    and sums[slot, _SECONDS, Sum.CHECKPOINTS] < LEAST_CHECKPOINTS
-                ),
-                float(np.nan_to_num(sums[slot, _SECONDS, Sum.WRITTEN_OFF] * ideal_s[slot])),
-                expected_of(time[slot, _SECONDS], sums[slot, _SECONDS], *self._size[slot].tolist()),
-                {
-                    cause: _bounded(named, time[slot, :, cause])
-                    for cause, named in parts.get(slot, {}).items()
-                },
+                self._measured[slot].instances
+                if slot in self._measured and not self._plan_s[slot] > 0
+                else None,
+                bool(self._has_steps[slot]),
             )
             for slot, name in names.items()
-            if time[slot, _SECONDS].any()
+            if sums[slot].any()
         ]
-        jobs.sort(key=lambda job: (-lost_of(job.paid.seconds), job.job or ""))
-        fleet = _paid_time(time.sum(axis=0), sums.sum(axis=0))
-        return GoodputReport(lasts_s, fleet, jobs, self._site)
 
     def recent(self) -> Mapping[str, float]:
         """Return the goodput of each job over the last half hour, as far as it was observed.
@@ -474,7 +509,9 @@ class Goodput:
         heard = instances[_SECONDS, own][:, HEARD].sum(axis=1)
         self._counters.interrupt(slots[heard == 0])
         self._has_steps[slots] |= ~np.isnan(completed)
-        for number in np.flatnonzero((plan_s > 0) & (plan_s != self._plan_s[slots])).tolist():
+        # A plan that a publisher computes again may differ in its last digits.
+        is_new = (plan_s > 0) & ~np.isclose(plan_s, self._plan_s[slots])
+        for number in np.flatnonzero(is_new).tolist():
             self._settle(int(slots[number]))
             self._plan_s[slots[number]] = plan_s[number]
         is_measured = (change.made > 0) & (step_s > 0) & ~(self._plan_s[slots] > 0)
@@ -494,9 +531,10 @@ class Goodput:
         """Move steps from kept to lost: the newest ones, in the minutes in which they were made."""
         ideal_s = self._ideal_s()[slot]
         spans = [1 + (self._minute - ago) % MINUTES for ago in range(MINUTES)]
+        older = np.zeros_like(lost)
         for some in ([_START], spans):
             left = lost.copy()
-            for span in some:
+            for ago, span in enumerate(some):
                 sums = self._sums[slot, span]
                 moved = np.minimum(left, sums[:, Sum.KEPT])
                 sums[:, Sum.KEPT] -= moved
@@ -504,6 +542,18 @@ class Goodput:
                 left -= moved
                 if job_cause and ideal_s > 0:
                     self._add_part([span], (slot, TimeCause.LOST_WORK, job_cause), moved * ideal_s)
+                if ago:
+                    self._book_lost(slot, ago, moved)
+            older = left - older
+        self._book_lost(slot, MINUTES - 1, older)
+
+    def _book_lost(self, slot: int, ago: int, moved: NDArray[np.float64]) -> None:
+        """Add steps that an earlier minute has made, and that are lost now, to the ledger."""
+        if self.ledger is not None and moved.any():
+            sums = np.zeros_like(self._sums[:, _START])
+            sums[slot, :, Sum.KEPT] = -moved
+            sums[slot, :, Sum.LOST] = moved
+            self.ledger += self._rows(sums, self._minute - ago)
 
     def _follow_quarantines(self, events: Events, layout: Layout) -> None:
         for event in events.since(self._events_seen):
@@ -523,6 +573,8 @@ class Goodput:
         if minute < self._minute:
             # Time has gone back: what was later has not happened.
             minutes = range(minute + 1, min(self._minute, minute + MINUTES) + 1)
+        elif minute > self._minute:
+            self.book()
         if minutes:
             stale = [1 + other % MINUTES for other in minutes]
             self._sums[:, stale] = 0.0
@@ -589,6 +641,43 @@ class Goodput:
             if np.isnan(ideal_s[slot]) and ideal.seconds is not None:
                 ideal_s[slot] = ideal.seconds
         return np.where(self._has_steps, ideal_s, np.nan)
+
+
+def paid_report(rows: Iterable[PaidRow], lasts_s: float) -> GoodputReport:
+    """Return the paid time of rows over a window, with stepping time split.
+
+    Args:
+        rows: The rows, those of each job by time.
+        lasts_s: Length of the window, as far as it was observed.
+    """
+    merged = merge_rows(rows)
+    sums = np.zeros((len(merged), 2, COLUMNS))
+    for number, row in enumerate(merged):
+        sums[number] = row.sums
+    ideal_s = np.array([row.ideal_s for row in merged])
+    is_long = ideal_s * LEAST_WINDOW_STEPS <= lasts_s
+    time = split_steps(sums, np.where(is_long, ideal_s, np.nan)[:, None])
+    written_off_s = np.nan_to_num(sums[:, _SECONDS, Sum.WRITTEN_OFF] * ideal_s)
+    by_job: dict[str | None, list[int]] = {}
+    for number, row in enumerate(merged):
+        by_job.setdefault(row.job, []).append(number)
+    jobs = []
+    for name, numbers in by_job.items():
+        newest = merged[numbers[-1]]
+        total = sums[numbers].sum(axis=0)
+        jobs.append(
+            JobTime(
+                name,
+                _paid_time(time[numbers].sum(axis=0), total),
+                newest.ideal_s,
+                newest.measured_on is None and newest.ideal_s > 0,
+                newest.has_steps and bool(total[_SECONDS, Sum.CHECKPOINTS] < LEAST_CHECKPOINTS),
+                float(written_off_s[numbers].sum()),
+            )
+        )
+    jobs = [job for job in jobs if job.paid.seconds.any()]
+    jobs.sort(key=lambda job: (-lost_of(job.paid.seconds), job.job or ""))
+    return GoodputReport(lasts_s, _paid_time(time.sum(axis=0), sums.sum(axis=0)), jobs)
 
 
 def lost_of(time: NDArray[np.float64]) -> float:
@@ -699,7 +788,7 @@ def _known_usd(paid: PaidTime, usd: float) -> float | None:
 
 def _paid_facts(paid: PaidTime) -> dict[str, Any]:
     seconds = paid.seconds
-    is_priced = paid.unpriced_s < seconds.sum()
+    is_priced = paid.is_priced
     return {
         "goodput": goodput_of(seconds),
         "paid_s": float(seconds.sum()),

@@ -11,12 +11,14 @@ from trnfleet.domain.goodput import (
     LEAST_STEPS,
     Expected,
     IdealStep,
+    PaidRow,
     StepCounters,
     Sum,
     TimeCause,
     cause_of_job,
     expected_of,
     goodput_of,
+    merge_rows,
     split_steps,
 )
 from trnfleet.domain.jobs import JOB_STATES
@@ -136,6 +138,29 @@ def test_steps_faster_than_ideal_are_productive_and_add_up() -> None:
         10.0,
         0.0,
     )
+
+
+def row_of(ideal_s: float, measured_on: int | None, unsplit_s: float) -> PaidRow:
+    """Return a minute of a job."""
+    sums = np.stack([sums_of(unsplit_s, kept=10.0)] * 2)
+    return PaidRow(0, 0, "train", 60.0, sums, ideal_s, measured_on, has_steps=True)
+
+
+def test_rows_of_a_configuration_have_its_newest_ideal_step() -> None:
+    """Rows from before it is known belong to it, too."""
+    rows = [
+        row_of(np.nan, 4, 1.0),
+        row_of(2.5, 4, 2.0),
+        row_of(2.0, 4, 4.0),
+        row_of(np.nan, 3, 8.0),
+        row_of(3.0, 3, 16.0),
+        row_of(3.0, None, 32.0),
+        row_of(4.0, None, 64.0),
+    ]
+    merged = [
+        (row.ideal_s, row.measured_on, row.sums[0, TimeCause.UNSPLIT]) for row in merge_rows(rows)
+    ]
+    assert merged == [(2.0, 4, 7.0), (3.0, 3, 24.0), (3.0, None, 32.0), (4.0, None, 64.0)]
 
 
 def test_without_an_ideal_step_nothing_is_split() -> None:

@@ -9,7 +9,7 @@ from support.monitor.alert_messages import alert_message
 from support.monitor.feed import DEMO, Feed, live_feed, standalone
 
 from trnfleet.domain.durations import DAY_S
-from trnfleet.domain.goodput import DEVICE_DAYS, LEAST_STEPS, TimeCause
+from trnfleet.domain.goodput import DEVICE_DAYS, LEAST_STEPS, PaidRow, TimeCause
 from trnfleet.domain.site import TPOT_LIMIT_S, Site
 from trnfleet.monitor import goodput as module
 from trnfleet.monitor.goodput import (
@@ -173,6 +173,35 @@ async def test_lost_steps_are_lost_in_the_minutes_that_made_them() -> None:
     train(feed, 75.0, 65.0, state="failed")
     await seconds(feed, 1)
     assert only(feed, "train").written_off_s == 320.0, "made before the monitor began"
+
+
+@pytest.mark.parametrize("ring", [module.MINUTES, 2])
+async def test_the_ledger_adds_up_to_the_sums(monkeypatch: pytest.MonkeyPatch, ring: int) -> None:
+    """Steps lost later are moved by rows of their own, however long ago they were made."""
+    monkeypatch.setattr(module, "MINUTES", ring)
+    feed = live_feed()
+    feed.monitor.goodput = module.Goodput()
+    ledger: list[PaidRow] = []
+    feed.monitor.goodput.ledger = ledger
+    for minute in range(4):
+        # A plan that differs in its last digits is the same.
+        train(feed, 100.0 + 20 * minute, ideal_step_s=2.0 + minute * 1e-15)
+        await seconds(feed, 50)
+    booked = [list(row.sums.flat) for row in ledger]
+    train(feed, 105.0, 65.0, state="failed")
+    await seconds(feed, 1)
+    feed.monitor.goodput.book()
+    made = report(feed)
+    again = module.paid_report(ledger, made.lasts_s)
+    (train_now,) = (each for each in made.jobs if each.job == "train")
+    (train_then,) = (each for each in again.jobs if each.job == "train")
+    np.testing.assert_allclose(train_then.paid.seconds, train_now.paid.seconds, atol=1e-9)
+    np.testing.assert_allclose(again.fleet.seconds, made.fleet.seconds, atol=1e-9)
+    assert train_now.paid.seconds[TimeCause.LOST_WORK] == pytest.approx(4 * 65 * 2.0)
+    assert [list(row.sums.flat) for row in ledger[: len(booked)]] == booked, "no row changes"
+    moved = [row for row in ledger if row.booked > row.minute]
+    assert sum(row.sums[0].sum() for row in moved) == pytest.approx(0.0)
+    assert {row.lasts_s for row in moved} == {0.0}
 
 
 async def test_figures_are_provisional_before_two_checkpoints() -> None:
