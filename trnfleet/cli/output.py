@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from trnfleet.export.history.catalogue import LeftOutFile
 
 MOST_SHOWN = 10
 """Most entries of one kind in a text; --json has all."""
@@ -80,6 +83,17 @@ def report_progress(line: str) -> None:
     """Replace the last line of a terminal."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(f"\r\x1b[K{line}", err=True, nl=False)
+
+
+def report_left_out(left_out: Sequence[LeftOutFile]) -> None:
+    """Report files of history that do not count."""
+    for file in left_out[:MOST_SHOWN]:
+        report(f"left out {plain(str(file.path), 300)}: {plain(file.why)}")
+    if left_out:
+        report(
+            f"left out {counted(len(left_out), 'file')} in all: move them away, and write their"
+            " minutes again"
+        )
 
 
 def stderr_is_terminal() -> bool:

@@ -102,6 +102,11 @@ def test_minutes_come_from_a_broker_each_once_over_a_kill_and_a_restart(
         " > 1)",
     )
     assert twice == [{"n": 0}]
+    [paid] = asked(
+        folder,
+        "SELECT count(DISTINCT (time, job, booked)) AS n, count(*) AS rows FROM paid_time",
+    )
+    assert paid["n"] == paid["rows"] > 0
     [total] = asked(
         folder, "SELECT count(DISTINCT address) AS chips, max(covered_s) AS covered_s FROM chips"
     )

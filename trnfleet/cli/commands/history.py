@@ -14,25 +14,22 @@ import click
 
 from trnfleet.cli.options import broker_options, log_options, rules_option, setting
 from trnfleet.cli.output import (
-    MOST_SHOWN,
     PROGRESS_EVERY_S,
     exit_on_broken_pipe,
     print_json,
     report,
+    report_left_out,
     report_progress,
     stderr_is_terminal,
     table_lines,
 )
 from trnfleet.cli.params import Duration, FileName, FleetName, Instant, OneOf, Size
 from trnfleet.domain.durations import DAY_S
-from trnfleet.domain.quantities import counted, size_text
+from trnfleet.domain.quantities import size_text
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trnfleet.export.history.catalogue import LeftOutFile
     from trnfleet.export.history.database import Result
     from trnfleet.services.history.write import HistoryProgress
     from trnfleet.services.session import BrokerSession
@@ -54,8 +51,8 @@ def command() -> None:
 
     Needs DuckDB: pip install duckdb.
 
-    FOLDER stores chips by the minute; UltraServers, jobs and fleets by ten minutes; events and
-    alerts. You can read it with any tool for Parquet.
+    FOLDER stores chips and paid time by the minute; UltraServers, jobs and fleets by ten minutes;
+    events and alerts. You can read it with any tool for Parquet.
     """
 
 
@@ -222,7 +219,7 @@ def query(
 ) -> None:
     """Query FOLDER with SQL, or a figure without it. Times are UTC.
 
-    Views: chips (by the minute), ultraservers, jobs and fleets (by ten minutes), job_minutes, events and alerts.
+    Views: chips (by the minute), ultraservers, jobs and fleets (by ten minutes), job_minutes, paid_time, events and alerts.
     DESCRIBE chips lists columns. Unknown values are NULL. Queries only read, and only below FOLDER.
 
     \b
@@ -256,7 +253,7 @@ def query(
             )
         else:
             result = history.query(sql or "", limit_s=time_limit)
-        _report_left_out(history.left_out)
+        report_left_out(history.left_out)
         for doubled in history.doubled():
             report(f"{folder}: {doubled}")
     with exit_on_broken_pipe():
@@ -299,7 +296,7 @@ def compact(folder: str, keep: float | None, memory: int, threads: int) -> None:
         threads=threads,
         report=lambda line: report(plain(line, 300)),
     )
-    _report_left_out(done.left_out)
+    report_left_out(done.left_out)
     days = f"; {done.days_deleted:,} old days deleted" if keep is not None else ""
     report(
         f"{done.files_before:,} files of {size_text(done.bytes_before)} are {done.files_after:,} of"
@@ -356,16 +353,6 @@ def _summary(total: HistoryProgress) -> str:
     if total.unwritten:
         parts.append(f"{total.unwritten:,} minutes not written")
     return ", ".join(parts)
-
-
-def _report_left_out(left_out: Sequence[LeftOutFile]) -> None:
-    for file in left_out[:MOST_SHOWN]:
-        report(f"left out {plain(str(file.path), 300)}: {plain(file.why)}")
-    if left_out:
-        report(
-            f"left out {counted(len(left_out), 'file')} in all: move them away, and write their"
-            " minutes again"
-        )
 
 
 def _print(result: Result, *, as_json: bool, as_csv: bool) -> None:

@@ -6,10 +6,11 @@ older version lacks it: it is NULL there.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trnfleet.clock import NS_PER_US
 from trnfleet.domain.durations import MINUTE_NS
+from trnfleet.domain.goodput import STEPS, PaidRow, Sum, TimeCause
 from trnfleet.domain.metrics import JOB_FIGURES, LASTING_JOB_FIGURES, Aggregate
 from trnfleet.domain.minutes import MINUTE_COLUMNS, Part
 
@@ -152,11 +153,60 @@ ALERTS = HistoryTable(
     "writer",
 )
 
+PAID_SUMS = {
+    **{
+        f"{cause.key}{unit}": (number, int(cause))
+        for number, unit in enumerate(("_s", "_usd"))
+        for cause in TimeCause
+    },
+    **{part.name.lower(): (0, int(part)) for part in Sum if part is not Sum.UNPRICED},
+    **{f"{part.name.lower()}_usd": (1, int(part)) for part in STEPS},
+    "unpriced_s": (0, int(Sum.UNPRICED)),
+}
+"""Columns of `PAID_TIME` with their place in `PaidRow.sums`."""
+PAID_TIME = HistoryTable(
+    "paid_time",
+    (
+        ("time", "TIMESTAMP"),
+        ("booked", "TIMESTAMP"),
+        ("job", "VARCHAR"),
+        ("is_other_jobs", "BOOLEAN"),
+        ("lasts_s", "DOUBLE"),
+        *((name, "DOUBLE") for name in PAID_SUMS),
+        ("ideal_step_s", "DOUBLE"),
+        ("measured_on", "UINTEGER"),
+        ("writer", "VARCHAR"),
+    ),
+    ("time", "job", "is_other_jobs", "booked"),
+    "lasts_s DESC, writer",
+    is_of_cell=True,
+)
+
 TABLES = {
-    table.name: table for table in (CHIPS, ULTRASERVERS, JOBS, FLEETS, JOB_MINUTES, EVENTS, ALERTS)
+    table.name: table
+    for table in (CHIPS, ULTRASERVERS, JOBS, FLEETS, JOB_MINUTES, EVENTS, ALERTS, PAID_TIME)
 }
 ROLLED_UP = (ULTRASERVERS, JOBS, FLEETS)
 """Tables of ten minutes, derived from the minutes."""
+
+
+def paid_cells(row: PaidRow) -> tuple[Any, ...]:
+    """Return the values of `PAID_TIME` without the writer."""
+    sums: dict[str, float | None] = {
+        name: float(row.sums[place]) for name, place in PAID_SUMS.items()
+    }
+    if not row.has_steps:
+        sums["checkpoints"] = None
+    return (
+        row.minute * MINUTE_US,
+        row.booked * MINUTE_US,
+        row.job or None,
+        row.job is None,
+        row.lasts_s,
+        *sums.values(),
+        row.ideal_s if row.ideal_s > 0 else None,
+        row.measured_on,
+    )
 
 
 def added_sql(rows: str, backlog: str) -> str:
@@ -269,6 +319,44 @@ def job_figures_sql(source: str) -> str:
         " last(display_name ORDER BY minute) AS display_name"
         f" FROM (SELECT * RENAME (time AS minute) FROM ({source})) GROUP BY ALL"
     )
+
+
+PAID_PERIODS_SQL = (
+    "SELECT fleet, min(begin), max(until) FROM (SELECT fleet, epoch_us(time) //"
+    f" {MINUTE_US} AS begin, begin + 1 AS until FROM paid_time UNION ALL SELECT fleet,"
+    f" epoch_us(time) // {MINUTE_US} AS begin, begin + minutes AS until FROM fleets) GROUP BY fleet"
+    " ORDER BY fleet"
+)
+"""Fleets with the first minute of their history, and the minute after its last."""
+
+
+def paid_time_sql(first: int, last: int, every: int) -> tuple[str, str]:
+    """Return the SQL of a fleet's paid time by interval, and of the observed time of intervals.
+
+    The first has the interval's number, the first minute, job, whether it is other jobs, ideal step
+    time, instances it is measured on, whether it counts steps, and the sums, by configuration. The
+    second has the number and seconds. The parameter of both is the fleet.
+
+    Args:
+        first: First minute, since 1970.
+        last: Last minute.
+        every: Minutes of an interval.
+    """
+    minute = f"epoch_us(time) // {MINUTE_US}"
+    number = f"({minute} - {first}) // {every} AS number"
+    rows = (
+        "FROM paid_time WHERE fleet = ? AND time BETWEEN"
+        f" make_timestamp({first * MINUTE_US}) AND make_timestamp({last * MINUTE_US})"
+    )
+    sums = ", ".join(f"sum({name})" for name in PAID_SUMS)
+    by_job = (
+        f"SELECT {number}, min({minute}) AS minute, job, is_other_jobs,"
+        f" arg_max(ideal_step_s, time), measured_on, bool_or(checkpoints IS NOT NULL), {sums} FROM"
+        " (SELECT *, CASE WHEN measured_on IS NULL THEN ideal_step_s END AS plan_s"
+        f" {rows}) GROUP BY number, job, is_other_jobs, plan_s, measured_on ORDER BY number, minute"
+    )
+    lasts = f"SELECT time, max(lasts_s) AS lasts_s {rows} GROUP BY time"
+    return by_job, f"SELECT {number}, sum(lasts_s) FROM ({lasts}) GROUP BY number"
 
 
 def _joining(name: str) -> str:

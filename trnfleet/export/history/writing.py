@@ -16,7 +16,14 @@ from trnfleet.export.history.catalogue import Catalogue, LeftOutFile, read_files
 from trnfleet.export.history.database import Database, quoted
 from trnfleet.export.history.files import FileMark, Partition, day_of, file_name, spill_folder
 from trnfleet.export.history.rolling import incomplete_windows, roll_up, write_file
-from trnfleet.export.history.tables import ALERTS, CHIPS, EVENTS, MINUTE_US, HistoryTable
+from trnfleet.export.history.tables import (
+    ALERTS,
+    CHIPS,
+    EVENTS,
+    MINUTE_US,
+    PAID_TIME,
+    HistoryTable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +36,9 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 ResultT = TypeVar("ResultT")
-MOST_DAYS = 3
-"""Days with remembered minutes. A writer is at one or, about midnight, at two; other days are read
-from their files again."""
+MOST_DAYS = 6
+"""Days of tables with remembered minutes. A writer has two tables, and is at one day or, about
+midnight, at two; other days are read from their files again."""
 
 
 class HistoryWriter:
@@ -57,8 +64,8 @@ class HistoryWriter:
         shutil.rmtree(self._spill, ignore_errors=True)
         self._database = Database(folder, spill=self._spill)
         self._lock = threading.Lock()
-        self._written: OrderedDict[date, set[int]] = OrderedDict()
-        """Existing minutes of the days asked for last."""
+        self._written: OrderedDict[tuple[str, date], set[int]] = OrderedDict()
+        """Existing minutes of the tables and days asked for last."""
         self._bad: list[LeftOutFile] = []
         """Damaged files, which do not count."""
         self._logged: set[Path] = set()
@@ -74,23 +81,23 @@ class HistoryWriter:
             self._database.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
-    def is_written(self, minute: int) -> bool:
-        """Return whether the chips' minute exists, also from a former run.
+    def is_written(self, minute: int, table: HistoryTable = CHIPS) -> bool:
+        """Return whether a table's minute exists, also from a former run.
 
         One in a damaged file does not count.
 
         Raises:
             TrnfleetError: existing files cannot be read.
         """
-        day = day_of(minute)
-        known = self._written.get(day)
+        key = table.name, day_of(minute)
+        known = self._written.get(key)
         if known is None:
             with self._lock:
-                known = self._written[day] = self._minutes_there(self._partition(minute))
+                known = self._written[key] = self._minutes_there(table, self._partition(minute))
             while len(self._written) > MOST_DAYS:
                 self._written.popitem(last=False)
         else:
-            self._written.move_to_end(day)
+            self._written.move_to_end(key)
         return minute in known
 
     def write_chips(self, parts: Sequence[MinuteRows]) -> None:
@@ -106,10 +113,6 @@ class HistoryWriter:
         order = "ORDER BY cluster, ultraserver, instance, chip" if len(parts) > 1 else ""
         with self._lock, self._registered(parts) as rows:
             self._write(CHIPS, minute, f"{rows} {order}")
-        # A day that is not remembered is read from its files, which have this minute now.
-        known = self._written.get(day_of(minute))
-        if known is not None:
-            known.add(minute)
 
     def write_backlog(self, part: MinuteRows) -> int:
         """Write further rows of a minute, of an outage, and return how many.
@@ -243,13 +246,15 @@ class HistoryWriter:
     def _partition(self, minute: int) -> Partition:
         return Partition(self._fleet, day_of(minute), self._cell)
 
-    def _minutes_there(self, partition: Partition) -> set[int]:
+    def _minutes_there(self, table: HistoryTable, partition: Partition) -> set[int]:
+        time = "booked" if table is PAID_TIME else "time"
+
         def read(files: Catalogue) -> set[int]:
             # Backlog may come before the live part of its minute.
-            live = [file for file in files.select(CHIPS, partition) if not file.is_backlog]
-            rows = rows_sql(self._database, CHIPS, live)
+            live = [file for file in files.select(table, partition) if not file.is_backlog]
+            rows = rows_sql(self._database, table, live)
             result = self._database.run(
-                f"SELECT DISTINCT epoch_us(time) // {MINUTE_US} FROM ({rows})"
+                f"SELECT DISTINCT epoch_us({time}) // {MINUTE_US} FROM ({rows})"
             )
             return {row[0] for row in result.rows}
 
@@ -288,6 +293,10 @@ class HistoryWriter:
         self._bad = [bad_file for bad_file in self._bad if bad_file.path != path]
         self.files += 1
         self.file_bytes += size
+        # A day that is not remembered is read from its files, which have this minute now.
+        known = self._written.get((table.name, partition.day))
+        if known is not None and not mark:
+            known.add(minute)
 
 
 def _chips_sql(number: int, minute: int, writer: str) -> str:

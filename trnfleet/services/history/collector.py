@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.domain.address import Names
+    from trnfleet.domain.goodput import PaidRow
     from trnfleet.domain.minutes import MinuteRows
     from trnfleet.monitor.alerting.store import AlertTransition
     from trnfleet.monitor.store.events import Event
@@ -108,6 +109,7 @@ class Collector:
         self._transitions: list[AlertTransition] = []
         self._events_seen = monitor.events.received
         self._alerts_seen = monitor.alerts.happened
+        monitor.goodput.ledger = []
         monitor.collector = self
 
     @property
@@ -161,6 +163,20 @@ class Collector:
             jobs = self._jobs.close(minute)
             made.append(ClosedMinute(minute, tuple(parts), jobs.get(minute, [])))
         return made
+
+    def paid(self, *, at_end: bool = False) -> list[PaidRow]:
+        """Return the rows of paid time of the minutes that are over, each once.
+
+        Args:
+            at_end: Whether no more will come. The minute that has begun is over then.
+        """
+        goodput = self._monitor.goodput
+        if at_end:
+            goodput.book()
+        rows = goodput.ledger or []
+        over = [row for row in rows if at_end or row.booked < goodput.minute]
+        goodput.ledger = rows[len(over) :]
+        return over
 
     def news(self) -> News:
         """Return the events and transitions of alerts since the last call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import socket
@@ -18,7 +19,7 @@ from trnfleet.errors import TrnfleetError
 from trnfleet.export.history.database import HistoryError
 from trnfleet.export.history.files import cell_lock, locked
 from trnfleet.export.history.rolling import window_of
-from trnfleet.export.history.tables import ALERTS, EVENTS, JOB_MINUTES
+from trnfleet.export.history.tables import ALERTS, EVENTS, JOB_MINUTES, PAID_TIME, paid_cells
 from trnfleet.export.history.writing import HistoryWriter
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.services.discovery import find_fleet
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.goodput import PaidRow
     from trnfleet.domain.minutes import MinuteRows
     from trnfleet.record.read.recording import Recording
 
@@ -172,6 +174,15 @@ class PendingWrites:
 
         self._append(_Write(write, sum(part.nbytes for part in closed.parts), closed.minute))
 
+    def add_paid(self, booked: int, rows: list[PaidRow]) -> None:
+        """Add the rows of paid time that became known in a minute."""
+
+        def write() -> None:
+            if not self._writer.is_written(booked, PAID_TIME):
+                self._writer.write_rows(PAID_TIME, booked, list(map(paid_cells, rows)))
+
+        self._append(_Write(write, ROW_BYTES * len(rows), None))
+
     def add_backlog(self, rows: MinuteRows) -> None:
         """Add a minute's rows of backlog."""
 
@@ -292,16 +303,19 @@ class _Cell:
         Return whether there is anything to write.
         """
         closed = self._collector.close(at_end=at_end)
+        paid = self._collector.paid(at_end=at_end)
+        for booked, rows in itertools.groupby(paid, key=lambda row: row.booked):
+            self._pending.add_paid(booked, list(rows))
         for minute in closed:
             self._pending.add(minute)
         backlog = self._collector.backlog.close(at_end=at_end)
-        for rows in backlog:
-            self._pending.add_backlog(rows)
+        for late in backlog:
+            self._pending.add_backlog(late)
         now_s = self._monitor.clock.monotonic_s()
         if closed or at_end or (now_s - self._news_s) * NS_PER_S >= MINUTE_NS:
             self._news_s = now_s
             self._pending.add_news(self._collector.news())
-        return bool(closed or backlog) or at_end
+        return bool(closed or paid or backlog) or at_end
 
     def flush(self, *, at_end: bool = False) -> None:
         """Write the waiting rows."""

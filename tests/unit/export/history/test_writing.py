@@ -230,7 +230,7 @@ def test_days_that_are_long_over_are_forgotten_and_read_from_their_files_again(
     write_minutes(tmp_path, [days[0], days[0] + 1])
     history = HistoryWriter(tmp_path, "demo", "main", "host-a")
     try:
-        assert [history.is_written(minute) for minute in days] == [True, False, False, False]
+        assert [history.is_written(minute) for minute in days] == [True, *[False] * MOST_DAYS]
         # The first day is forgotten by now: a late minute of it that is written must not be all
         # that is known of it.
         history.write_chips([chip_minute(days[0] + 2)])
