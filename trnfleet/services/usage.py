@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.domain.durations import MINUTE_NS
+from trnfleet.domain.goodput import COLUMNS, PaidRow, Sum, merge_rows
+from trnfleet.domain.quantities import duration
 from trnfleet.errors import ConfigError, nearest
+from trnfleet.export.history.tables import PAID_PERIODS_SQL, PAID_SUMS, paid_time_sql
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.goodput import Goodput, GoodputReport, goodput_text, paid_report
 from trnfleet.monitor.reservations.usage import GAP_S
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
@@ -16,8 +23,9 @@ from trnfleet.services.session import CONNECT_LIMIT_S, BrokerSession
 from trnfleet.tasks import POLL_S, Ending, background, run_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from trnfleet.export.history.query import HistoryReader
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
@@ -45,12 +53,25 @@ class UsageRow(NamedTuple):
     """Fee of unused capacity, live or free."""
 
 
+class CauseUsage(NamedTuple):
+    """Paid time by cause over one interval."""
+
+    from_ns: int
+    to_ns: int
+    report: GoodputReport
+
+    @property
+    def unknown_s(self) -> float:
+        """Seconds of the interval that nobody has observed."""
+        return max(0.0, (self.to_ns - self.from_ns) / NS_PER_S - self.report.lasts_s)
+
+
 async def watch_usage(
     session: BrokerSession,
     name: str | None,
-    report: UsageReport,
+    report: UsageReport | CauseReport,
     begin: Callable[[], None],
-    write: Callable[[Sequence[UsageRow]], None],
+    write: Callable[[Sequence[Any]], None],
 ) -> None:
     """Watch a fleet until the report is complete or a signal ends it.
 
@@ -59,7 +80,7 @@ async def watch_usage(
         name: The fleet's name; None for the broker's only one.
         report: The report to fill.
         begin: Called once the broker is connected.
-        write: Receives the rows of each interval that has ended.
+        write: Receives the `UsageRow` or `CauseUsage` of each interval that has ended.
 
     Raises:
         BrokerError: the broker cannot be reached or has no fleet.
@@ -80,8 +101,8 @@ async def watch_usage(
 async def _fill(
     session: BrokerSession,
     monitor: Monitor,
-    report: UsageReport,
-    write: Callable[[Sequence[UsageRow]], None],
+    report: UsageReport | CauseReport,
+    write: Callable[[Sequence[Any]], None],
 ) -> None:
     clock = session.clock
     known_by_s = begins_s = clock.monotonic_s() + TELEMETRY_S
@@ -98,7 +119,7 @@ async def _fill(
             if missing:
                 raise ConfigError(missing)
         begins_s = 0.0
-        rows = report.add(monitor.moment(), table)
+        rows = report.follow(monitor)
         if rows:
             write(rows)
 
@@ -158,6 +179,10 @@ class UsageReport:
             if unknown
             else ""
         )
+
+    def follow(self, monitor: Monitor) -> list[UsageRow]:
+        """Add the present use of a monitor's reservations."""
+        return self.add(monitor.moment(), monitor.reservations.table())
 
     def add(self, moment: Moment, table: list[Reservation]) -> list[UsageRow]:
         """Add the present use of reservations, and return the rows of intervals that have ended.
@@ -260,3 +285,200 @@ class UsageReport:
             fee,
             idle,
         )
+
+
+class CauseReport:
+    """Paid time by cause and interval. Intervals begin and end with minutes of the fleet's time."""
+
+    def __init__(self, *, every_s: float, lasts_s: float) -> None:
+        """Prepare a report.
+
+        Args:
+            every_s: Length of an interval, whole minutes of the fleet's time.
+            lasts_s: Length of the whole report.
+        """
+        self._every = max(1, round(every_s * NS_PER_S) // MINUTE_NS)
+        self._left_ns = round(lasts_s * NS_PER_S)
+        self._goodput = Goodput()
+        self._from_ns = self._now_ns = 0
+        self._end = 0
+        """Minute after the current interval, since 1970."""
+        self._rows: list[PaidRow] = []
+        """Rows of the current interval."""
+        self._lasts_s = 0.0
+        self._total: list[PaidRow] = []
+        self._total_s = self._unknown_s = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of its time has passed."""
+        return self._left_ns <= 0
+
+    def missing(self, known: Collection[str]) -> str:
+        """Return no error: all jobs are included."""
+        del known
+        return ""
+
+    def follow(self, monitor: Monitor) -> list[CauseUsage]:
+        """Add the time since the last call, and return the intervals that have ended.
+
+        Time that goes back begins another interval.
+        """
+        now_ns = monitor.moment().time_ns
+        goodput = self._goodput
+        if monitor.goodput is not goodput or now_ns < self._now_ns:
+            ended = self.finish()
+            self._goodput = monitor.goodput = Goodput()
+            self._goodput.ledger = []
+            self._from_ns = self._now_ns = now_ns
+            self._end = now_ns // MINUTE_NS + self._every
+            return ended
+        self._left_ns -= now_ns - self._now_ns
+        self._now_ns = now_ns
+        ended = self._read_ledger()
+        while goodput.minute >= self._end:
+            ended += self._close(self._end * MINUTE_NS)
+        return ended
+
+    def finish(self) -> list[CauseUsage]:
+        """Return the interval that has begun."""
+        self._goodput.book()
+        ended = self._read_ledger()
+        return ended + self._close(self._now_ns) if self._now_ns > self._from_ns else ended
+
+    def interval(
+        self, from_ns: int, to_ns: int, rows: Sequence[PaidRow], lasts_s: float
+    ) -> CauseUsage:
+        """Return an interval, and add it to the total.
+
+        Args:
+            from_ns: Its begin.
+            to_ns: Its end.
+            rows: Its paid time, and steps lost in it.
+            lasts_s: Observed part of it.
+        """
+        self._total = merge_rows([*self._total, *rows])
+        self._total_s += lasts_s
+        first = from_ns // MINUTE_NS
+        made = paid_report(
+            (row if row.minute >= first else _written_off(row) for row in rows), lasts_s
+        )
+        usage = CauseUsage(from_ns, to_ns, made)
+        self._unknown_s += usage.unknown_s
+        return usage
+
+    def total(self) -> str:
+        """Return the totals in one line, as `trnfleet status` has them."""
+        text = f"goodput {goodput_text(paid_report(self._total, self._total_s))}"
+        return f"{text}; not known: {duration(self._unknown_s)}" if self._unknown_s >= 1 else text
+
+    def _read_ledger(self) -> list[CauseUsage]:
+        """Add the rows of the ledger, and return the intervals that ended before one of them."""
+        ended: list[CauseUsage] = []
+        for row in self._goodput.ledger or ():
+            while row.booked >= self._end:
+                ended += self._close(self._end * MINUTE_NS)
+            self._rows.append(row)
+        self._goodput.ledger = []
+        return ended
+
+    def _close(self, to_ns: int) -> list[CauseUsage]:
+        rows = self._rows
+        lasts_s = {row.minute: row.lasts_s for row in rows if row.minute == row.booked}
+        usage = self.interval(self._from_ns, to_ns, rows, sum(lasts_s.values()))
+        self._rows = []
+        self._from_ns = to_ns
+        self._end += self._every
+        return [usage]
+
+
+def _written_off(row: PaidRow) -> PaidRow:
+    """Return steps lost after their interval as written off."""
+    sums = np.zeros_like(row.sums)
+    sums[:, Sum.WRITTEN_OFF] = row.sums[:, Sum.LOST]
+    return row._replace(sums=sums)
+
+
+class HistoryPeriod(NamedTuple):
+    """A part of history."""
+
+    fleet: str | None
+    """None for the only one."""
+    from_ns: int | None
+    """None for the begin of history."""
+    to_ns: int | None
+    """None for its end."""
+    every_s: float | None
+    """Length of an interval; None for that of the period."""
+
+
+def read_usage(
+    reader: HistoryReader, period: HistoryPeriod, report: CauseReport
+) -> Iterator[CauseUsage]:
+    """Yield the paid time in history by interval, as it is known now.
+
+    Consecutive intervals without any are one.
+
+    Args:
+        reader: The folder's reader.
+        period: The fleet and time, in whole minutes.
+        report: Receives the total.
+
+    Raises:
+        ConfigError: there is no such fleet, or not only one, or the period is empty.
+        HistoryError: history cannot be read.
+    """
+    fleet, first, end = _minutes_of(reader, period)
+    every = end - first if period.every_s is None else max(1, int(period.every_s) // 60)
+    sql, lasts_sql = paid_time_sql(first, end - 1, every)
+    sums = reader.query(sql, [fleet])
+    if sums.is_cut:
+        raise ConfigError("too many intervals: ask for longer ones with --every")
+    by_number: dict[int, list[PaidRow]] = {}
+    for number, *cells in sums.rows:
+        by_number.setdefault(number, []).append(_paid_row(cells))
+    lasts_s = dict(reader.query(lasts_sql, [fleet]).rows)
+    begin = first
+    for number, rows in sorted(by_number.items()):
+        starts = first + number * every
+        if starts > begin:
+            yield report.interval(begin * MINUTE_NS, starts * MINUTE_NS, (), 0.0)
+        begin = min(starts + every, end)
+        yield report.interval(starts * MINUTE_NS, begin * MINUTE_NS, rows, lasts_s[number])
+    if end > begin:
+        yield report.interval(begin * MINUTE_NS, end * MINUTE_NS, (), 0.0)
+
+
+def _minutes_of(reader: HistoryReader, period: HistoryPeriod) -> tuple[str, int, int]:
+    """Return a period's fleet, first minute, and the minute after its last."""
+    known = {fleet: minutes for fleet, *minutes in reader.query(PAID_PERIODS_SQL).rows}
+    if not known:
+        raise ConfigError("there is no history yet: trnfleet history write")
+    fleet = period.fleet or (next(iter(known)) if len(known) == 1 else "")
+    if fleet not in known:
+        raise ConfigError(f"--name {fleet}: history has {', '.join(known)}")
+    first, end = known[fleet]
+    if period.from_ns is not None:
+        first = period.from_ns // MINUTE_NS
+    if period.to_ns is not None:
+        end = period.to_ns // MINUTE_NS
+    if first >= end:
+        raise ConfigError("the period has no whole minute: move --from or --to")
+    return fleet, first, end
+
+
+def _paid_row(cells: Sequence[Any]) -> PaidRow:
+    minute, job, is_other_jobs, ideal_s, measured_on, has_steps, *values = cells
+    sums = np.zeros((2, COLUMNS))
+    for place, value in zip(PAID_SUMS.values(), values, strict=True):
+        sums[place] = value or 0.0
+    return PaidRow(
+        minute,
+        minute,
+        None if is_other_jobs else job or "",
+        0.0,
+        sums,
+        np.nan if ideal_s is None else ideal_s,
+        measured_on,
+        has_steps,
+    )

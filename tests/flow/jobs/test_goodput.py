@@ -1,15 +1,15 @@
-"""The monitor's goodput against a plain reading of the same simulation's lines."""
+"""The monitor's goodput against a plain reading of the same lines, and against its history."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.plain_goodput import plain_goodput
 from support.processes.programs import Program, run
 
-from trnfleet.clock import NS_PER_S, SystemClock
+from trnfleet.clock import NS_PER_MS, NS_PER_S, SystemClock, format_rfc3339
 from trnfleet.domain.goodput import TimeCause
 from trnfleet.domain.site import DEFAULT_SITE
 from trnfleet.record.read.recording import Recording
@@ -62,3 +62,57 @@ def test_status_watches_a_broker_for_a_time(tmp_path: Path, mosquitto: Mosquitto
     with Program(tmp_path, "simulate", *at, *arguments):
         found = json.loads(run("status", *at, "--wait", "20s", "--for", "6s", "--json").stdout)
     assert 30.0 <= found["goodput"]["lasts_s"] <= 90.0
+
+
+def numbers(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return all values by their path."""
+    made: dict[str, Any] = {}
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            made |= numbers(value, f"{prefix}{key}.")
+        else:
+            made[prefix + key] = value
+    return made
+
+
+@pytest.mark.parametrize(("scenario", "fleet"), [("game-day", "demo"), ("job-crash", "training")])
+def test_history_and_usage_say_what_status_says(scenario: str, fleet: str, tmp_path: Path) -> None:
+    """Before and after a compaction, also by interval."""
+    file = tmp_path / "run.mcap"
+    folder = str(tmp_path / "history")
+    run(
+        *("simulate", "--record", str(file), "--scenario", scenario, "--seed", "11"),
+        *("--ticks", "90", "--format", "cbor", "--granularity", "ultraserver"),
+    ).check_returncode()
+    recording = Recording.open([file])
+    # Milliseconds, and none is left out.
+    end = format_rfc3339(recording.end_ns + NS_PER_MS)
+    recording.close()
+    status = run("status", "--recording", str(file), "--at", end, "--json")
+    expected = json.loads(status.stdout)["goodput"]
+    run("history", "write", folder, "--from", str(file)).check_returncode()
+
+    def usage(*options: str) -> list[dict[str, Any]]:
+        done = run("usage", "--history", folder, "--name", fleet, "--json", *options)
+        done.check_returncode()
+        assert "not known" in done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    for _ in range(2):
+        (whole,) = usage()
+        assert whole["lasts_s"] == expected["lasts_s"]
+        jobs = {(job["job"], job["is_other_jobs"]): numbers(job) for job in whole["jobs"]}
+        assert len(jobs) == len(expected["jobs"])
+        for job in expected["jobs"]:
+            found = jobs[job["job"], job["is_other_jobs"]]
+            # History has no alerts, and so no causes of slow time.
+            stored = numbers({**job, "slow_by": found["slow_by"], "expected": None})
+            assert found == pytest.approx(stored, abs=1e-6), job["job"]
+            assert sum(job["seconds"].values()) == pytest.approx(job["paid_s"])
+        by_minute = usage("--every", "1m")
+        for cause in {*whole["seconds"]} - {"productive", "lost_work", "slow", "unsplit"}:
+            # Steps are split in the whole, also those that end in the next minute.
+            parts = sum(part["seconds"][cause] for part in by_minute)
+            assert parts == pytest.approx(whole["seconds"][cause], abs=1e-6), cause
+        assert sum(part["paid_s"] for part in by_minute) == pytest.approx(whole["paid_s"])
+        run("history", "compact", folder).check_returncode()

@@ -199,6 +199,12 @@ def test_reports(mosquitto: MosquittoProcess, demo: Program) -> None:
     assert [line["reservation"] for line in lines] == [idle["id"]] * 2
     assert all(float(line["used_instance_h"]) == 0 < float(line["idle_fee"]) for line in lines)
     assert "0.00 used (0.0%)" in report.stderr
+    causes = run("usage", *broker, "--for", "4s", "--by", "cause")
+    shares = [float(line["pct"]) for line in csv.DictReader(io.StringIO(causes.stdout))]
+    jobs = {line["job"] for line in csv.DictReader(io.StringIO(causes.stdout))}
+    assert sum(shares) == pytest.approx(100.0 * len(jobs), abs=0.1)
+    assert "idle reserved" in causes.stdout
+    assert causes.stderr.startswith("goodput ")
 
 
 @pytest.mark.parametrize(

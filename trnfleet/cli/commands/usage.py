@@ -1,24 +1,37 @@
-"""`trnfleet usage`: use of the reserved capacity over a period, as CSV."""
+"""`trnfleet usage`: use of the reserved capacity over a period, as CSV or JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import csv
+import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from trnfleet.cli.options import broker_options, fleet_option, log_options, setting
-from trnfleet.cli.params import Duration
-from trnfleet.clock import format_rfc3339
+from trnfleet.cli.options import (
+    broker_options,
+    fleet_option,
+    given_on_command_line,
+    json_option,
+    log_options,
+    setting,
+)
+from trnfleet.cli.output import exit_on_broken_pipe, report_left_out
+from trnfleet.cli.params import Duration, FileName, Instant
+from trnfleet.clock import datetime_ns, format_rfc3339
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from trnfleet.services.session import BrokerSession
-    from trnfleet.services.usage import UsageRow
+    from trnfleet.services.usage import CauseUsage, UsageRow
+
 
 COLUMNS = (
     "from",
@@ -37,11 +50,34 @@ COLUMNS = (
     "idle_fee",
     "currency",
 )
+CAUSE_COLUMNS = ("from", "to", "watched_s", "job", "cause", "instance_h", "pct", "usd")
+NOT_KNOWN = "not known"
+_WORDS = ("from", "to", "reservation", "state", "what", "zone", "currency")
+"""Columns that are no numbers."""
 
 
 @click.command("usage")
-@broker_options(required=True)
+@broker_options(required=False)
+@click.option(
+    "--history",
+    "folder",
+    type=FileName(),
+    metavar="FOLDER",
+    help="Read the history in FOLDER instead of a broker; by cause.",
+)
 @fleet_option
+@click.option(
+    "--by",
+    type=click.Choice(["reservation", "cause"]),
+    help="Sums by reservation (default), or paid time by cause and job.",
+)
+@click.option(
+    "--from",
+    "begin",
+    type=Instant(),
+    help="With --history: begin of the period, such as 2026-01-31T14:00:00Z.",
+)
+@click.option("--to", "end", type=Instant(), help="With --history: end of the period.")
 @setting(
     "--for",
     "lasts_s",
@@ -54,7 +90,10 @@ COLUMNS = (
     "every_s",
     type=Duration(least_s=1.0),
     default="5m",
-    help="Length of an interval, in the fleet's own time.",
+    help=(
+        "Length of an interval, in the fleet's own time; by cause whole minutes, and with --history"
+        " by default the whole period."
+    ),
 )
 @setting(
     "--id",
@@ -63,9 +102,21 @@ COLUMNS = (
     metavar="ID",
     help="Only this reservation; repeatable.",
 )
+@json_option
 @log_options
+@click.pass_context
 def command(
-    session: BrokerSession, name: str | None, lasts_s: float, every_s: float, ids: tuple[str, ...]
+    ctx: click.Context,
+    session: BrokerSession | None,
+    folder: str | None,
+    name: str | None,
+    by: str | None,
+    begin: datetime | None,
+    end: datetime | None,
+    lasts_s: float,
+    every_s: float,
+    ids: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Measure the use of reserved capacity, and print CSV: a line for each reservation and interval.
 
@@ -73,26 +124,131 @@ def command(
     time, counts as reserved and paid for, but as neither used nor idle. Capacity that EC2 has not launched is idle. Press ctrl+c to
     end the period early.
 
+    With --by cause a line has the paid time of a job and cause, as in `trnfleet status`: instance-hours, percent of the job's, and
+    USD. Lines of an interval add up to what was paid. With --history they are those of a past period, with steps that were lost
+    later. With --json each interval is an object in a line.
+
     \b
     Examples:
       trnfleet usage --broker mqtt://127.0.0.1:1883 --for 8h --every 15m > night.csv
       trnfleet usage --broker mqtt://127.0.0.1:1883 --for 7d --every 1d --id cb-080db37c6e40edcfc
+      trnfleet usage --history history --every 1d --json
     """
-    from trnfleet.services.usage import UsageReport, watch_usage
+    given = given_on_command_line(ctx)
+    if folder is not None and ({"broker", "lasts_s"} & given or by == "reservation"):
+        raise click.UsageError("--history goes without --broker, --for and --by reservation")
+    if folder is None and (begin or end):
+        raise click.UsageError("--from and --to go with --history")
+    if ids and (folder is not None or by == "cause"):
+        raise click.UsageError("--id goes with --by reservation")
+    from trnfleet.export.history.query import open_history
+    from trnfleet.services.usage import (
+        CauseReport,
+        HistoryPeriod,
+        UsageReport,
+        read_usage,
+        watch_usage,
+    )
 
-    report = UsageReport(every_s=min(every_s, lasts_s), lasts_s=lasts_s, ids=frozenset(ids))
     output = csv.writer(sys.stdout, lineterminator="\n")
 
+    def start(columns: Sequence[str]) -> None:
+        if not as_json:
+            output.writerow(columns)
+            sys.stdout.flush()
+
     def write(rows: Sequence[UsageRow]) -> None:
-        output.writerows(map(cells, rows))
+        for row in rows:
+            if as_json:
+                click.echo(json.dumps(facts(row)))
+            else:
+                output.writerow(cells(row))
         sys.stdout.flush()
 
-    def begin() -> None:
-        output.writerow(COLUMNS)
+    def write_causes(rows: Iterable[CauseUsage]) -> None:
+        for row in rows:
+            if as_json:
+                click.echo(json.dumps(cause_facts(row)))
+            else:
+                output.writerows(cause_cells(row))
         sys.stdout.flush()
 
-    asyncio.run(watch_usage(session, name, report, begin, write))
-    click.echo(report.total(), err=True)
+    shorter_s = min(every_s, lasts_s)
+    if folder is not None:
+        is_whole = ctx.get_parameter_source("every_s") is ParameterSource.DEFAULT
+        period = HistoryPeriod(name, _ns(begin), _ns(end), None if is_whole else every_s)
+        causes = CauseReport(every_s=every_s, lasts_s=lasts_s)
+        with open_history(Path(folder)) as reader:
+            past = list(read_usage(reader, period, causes))
+            report_left_out(reader.left_out)
+        with exit_on_broken_pipe():
+            start(CAUSE_COLUMNS)
+            write_causes(past)
+        total = causes.total()
+    elif session is None:
+        raise click.UsageError("Missing option '--broker' (or '--history').")
+    elif by == "cause":
+        causes = CauseReport(every_s=shorter_s, lasts_s=lasts_s)
+        asyncio.run(watch_usage(session, name, causes, lambda: start(CAUSE_COLUMNS), write_causes))
+        total = causes.total()
+    else:
+        report = UsageReport(every_s=shorter_s, lasts_s=lasts_s, ids=frozenset(ids))
+        asyncio.run(watch_usage(session, name, report, lambda: start(COLUMNS), write))
+        total = report.total()
+    click.echo(total, err=True)
+
+
+def _ns(moment: datetime | None) -> int | None:
+    return None if moment is None else datetime_ns(moment)
+
+
+def cause_facts(usage: CauseUsage) -> dict[str, Any]:
+    """Return paid time as JSON values: those of `status --json`, and the interval."""
+    from trnfleet.monitor.goodput import goodput_facts
+
+    return {
+        "from": format_rfc3339(usage.from_ns),
+        "to": format_rfc3339(usage.to_ns),
+        "not_known_s": usage.unknown_s,
+        **goodput_facts(usage.report),
+    }
+
+
+def cause_cells(usage: CauseUsage) -> Iterator[tuple[object, ...]]:
+    """Yield the cells of an interval: a row for each job and cause."""
+    from trnfleet.domain.goodput import TimeCause
+
+    report = usage.report
+    interval = (
+        format_rfc3339(usage.from_ns),
+        format_rfc3339(usage.to_ns),
+        f"{report.lasts_s:.0f}",
+    )
+    if not report.jobs:
+        yield (*interval, "", NOT_KNOWN, "", "", "")
+    for job in report.jobs:
+        seconds = job.paid.seconds
+        total_s = float(seconds.sum())
+        name = _cell(job.job or "(no job)") if job.job is not None else "(other jobs)"
+        for cause in TimeCause:
+            if seconds[cause]:
+                yield (
+                    *interval,
+                    name,
+                    cause.label,
+                    f"{seconds[cause] / 3_600:.4f}",
+                    f"{100 * seconds[cause] / total_s:.2f}",
+                    f"{job.paid.usd[cause]:.4f}" if job.paid.is_priced else "",
+                )
+
+
+def facts(row: UsageRow) -> dict[str, Any]:
+    """Return the cells of a row as JSON values."""
+    named = dict(zip(COLUMNS, cells(row), strict=True))
+    return {
+        key: value if key in _WORDS else None if value == "" else float(str(value))
+        for key, value in named.items()
+    }
 
 
 def cells(row: UsageRow) -> tuple[object, ...]:

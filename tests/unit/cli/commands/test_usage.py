@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from support.history import FIRST, write_minutes
+from support.monitor.feed import live_feed
+from unit.monitor.test_goodput import seconds, train
 from unit.tui.format.test_reservations import made
 
 from trnfleet.cli.commands.usage import COLUMNS, cells, command
 from trnfleet.clock import NS_PER_S
+from trnfleet.domain.goodput import TimeCause
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.monitor.sources.clocks import Moment
-from trnfleet.services.usage import UsageReport, UsageRow
+from trnfleet.services.usage import CauseReport, UsageReport, UsageRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
 
 BEGIN_NS = 86_400 * NS_PER_S
@@ -202,3 +208,62 @@ def test_a_reservation_that_is_not_there_is_named_with_the_nearest() -> None:
     )
     assert report.missing({"cb-1", "cb-0abc12", "cb-2"}) == ""
     assert report_of(600).missing(()) == ""
+
+
+def test_files_without_paid_time_are_not_known(tmp_path: Path) -> None:
+    """An older version has written them. Not known is never 0."""
+    write_minutes(tmp_path, range(FIRST, FIRST + 10), windows=[FIRST])
+    result = CliRunner().invoke(command, ["--history", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1:] == [
+        "2026-01-05T00:00:00.000Z,2026-01-05T00:10:00.000Z,0,,not known,,,"
+    ]
+    assert result.stderr.endswith("; not known: 10 min 00 s\n")
+    result = CliRunner().invoke(command, ["--history", str(tmp_path), "--json"])
+    facts = json.loads(result.stdout)
+    assert (facts["not_known_s"], facts["goodput"], facts["usd"]) == (600.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Missing option '--broker' (or '--history')"),
+        (["--history", "x", "--by", "reservation"], "--history goes without --broker, --for"),
+        (["--history", "x", "--id", "cb-1"], "--id goes with --by reservation"),
+        (["--broker", "mqtt://127.0.0.1:1", "--from", "2026-01-05"], "go with --history"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+async def test_steps_lost_after_their_interval_are_written_off() -> None:
+    """The total has them as lost."""
+    feed = live_feed()
+    report = CauseReport(every_s=60.0, lasts_s=125.0)
+    await seconds(feed, 1)
+    assert report.follow(feed.monitor) == []
+    train(feed, 0.0)
+    ended = []
+    for steps in (10, 20, 30):
+        await seconds(feed, 20)
+        train(feed, float(steps))
+    await seconds(feed, 5)
+    ended += report.follow(feed.monitor)
+    train(feed, 5.0, 25.0, state="failed")
+    await seconds(feed, 61)
+    ended += report.follow(feed.monitor)
+    assert report.is_over
+    ended += report.finish()
+    lost = [
+        (job.paid.seconds[TimeCause.LOST_WORK], job.written_off_s)
+        for usage in ended
+        for job in usage.report.jobs
+        if job.job == "train"
+    ]
+    assert lost[0] == (0.0, 0.0)
+    assert lost[1][1] == pytest.approx(15 * 4 * 2.0), "ten of the steps are the second's own"
+    assert sum(usage.report.lasts_s for usage in ended) == pytest.approx(125, abs=2)
+    assert "lost work 13." in report.total(), "all 25, of 12 instances' 126 s"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from support.history import FIRST, chip_minute, write_minutes
+from support.monitor.feed import live_feed
+from unit.monitor.test_goodput import seconds, train
 
+from trnfleet.domain.goodput import COLUMNS, PaidRow, TimeCause
 from trnfleet.export.history.query import open_history
 from trnfleet.export.history.writing import HistoryWriter
 from trnfleet.services.history.collector import ClosedMinute
 from trnfleet.services.history.write import PendingWrites
+from trnfleet.services.usage import CauseReport, HistoryPeriod, read_usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +97,57 @@ def test_a_minute_that_is_there_is_left_out_when_it_would_be_written(tmp_path: P
         assert names(tmp_path) == there
     finally:
         history.close()
+
+
+def test_paid_time_of_a_minute_is_written_once(tmp_path: Path) -> None:
+    """It does not need chips, and another writer goes on after it."""
+    row = PaidRow(FIRST, FIRST, "train", 60.0, np.ones((2, COLUMNS)), 2.0, None, has_steps=False)
+    for lasts_s in (60.0, 20.0):
+        history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+        pending = PendingWrites(history)
+        try:
+            for minute in (FIRST, FIRST + round(60.0 - lasts_s)):
+                pending.add_paid(minute, [row._replace(booked=minute, lasts_s=lasts_s)])
+            pending.flush(at_end=True)
+            assert not pending.problem
+        finally:
+            history.close()
+    with open_history(tmp_path) as reader:
+        rows = reader.query(
+            "SELECT epoch_us(booked) // 60000000 - ?, lasts_s, checkpoints FROM paid_time", [FIRST]
+        ).rows
+    assert sorted(rows) == [(0, 60.0, None), (40, 20.0, None)]
+
+
+async def test_steps_lost_later_are_taken_from_the_minutes_that_made_them(tmp_path: Path) -> None:
+    """History has the sums of the monitor, as a whole and by minute."""
+    feed = live_feed()
+    goodput = feed.monitor.goodput
+    goodput.ledger = []
+    for minute in range(3):
+        train(feed, 100.0 + 20 * minute)
+        await seconds(feed, 60)
+    train(feed, 105.0, 35.0, state="failed")
+    await seconds(feed, 1)
+    goodput.book()
+    history = HistoryWriter(tmp_path, "demo", "main", "host-a")
+    pending = PendingWrites(history)
+    for booked, rows in itertools.groupby(goodput.ledger, key=lambda row: row.booked):
+        pending.add_paid(booked, list(rows))
+    pending.flush(at_end=True)
+    history.close()
+    made = goodput.report()
+    with open_history(tmp_path) as reader:
+        for every_s, lost in ((None, [280.0]), (60.0, [0.0, 120.0, 160.0, 0.0])):
+            total = CauseReport(every_s=0.0, lasts_s=0.0)
+            period = HistoryPeriod(None, None, None, every_s)
+            usages = list(read_usage(reader, period, total))
+            times = [usage.report.fleet.seconds for usage in usages]
+            assert [time[TimeCause.LOST_WORK] for time in times] == pytest.approx(lost)
+            assert np.sum(times) == pytest.approx(made.fleet.seconds.sum())
+            if every_s is None:
+                np.testing.assert_allclose(times[0], made.fleet.seconds)
+            assert sum(usage.report.lasts_s for usage in usages) == made.lasts_s
 
 
 @pytest.mark.parametrize("byte", [0, 255])
