@@ -10,7 +10,7 @@ from support.monitor.feed import DEMO, Feed, live_feed
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
 from trnfleet.domain.goodput import TimeCause
-from trnfleet.monitor.goodput import fix_first, lost_of
+from trnfleet.monitor.goodput_report import fix_first, lost_of
 from trnfleet.tui.jobs.table import GOODPUT, MOST_ROWS, NAME, SORTS
 from trnfleet.tui.jobs.view import JobsView
 from trnfleet.tui.view import HIERARCHY, JOBS, RESERVATIONS

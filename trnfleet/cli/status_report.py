@@ -30,7 +30,7 @@ from trnfleet.domain.quantities import (
 )
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
-from trnfleet.monitor.goodput import fix_first, goodput_facts, goodput_text
+from trnfleet.monitor.goodput_report import fix_first, goodput_facts, goodput_text
 from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.monitor.problems import texts

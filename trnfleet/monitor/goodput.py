@@ -11,7 +11,6 @@ price that a person gives for the type. Only US dollars are added up.
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,10 +21,7 @@ from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.goodput import (
     COLUMNS,
     HEARD,
-    LEAST_CHECKPOINTS,
-    LEAST_WINDOW_STEPS,
     SERVING,
-    Expected,
     IdealStep,
     PaidRow,
     StepChange,
@@ -35,17 +31,16 @@ from trnfleet.domain.goodput import (
     cause_of_job,
     expected_of,
     goodput_of,
-    merge_rows,
     split_steps,
 )
-from trnfleet.domain.quantities import NOT_AVAILABLE, duration
 from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.goodput_report import NO_JOB, GoodputReport, Part, paid_report
 from trnfleet.monitor.reservations.table import HOLDS_NOW, IDLE_BELOW_PCT
 from trnfleet.monitor.reservations.usage import GAP_S, HOUR_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -65,108 +60,18 @@ MOST_JOBS = 62
 room; then the rest is together."""
 MOST_PARTS = 500
 """Most parts of causes by name, 1 kB each. The smallest makes room."""
-LEAST_PCT = 0.05
-"""Smallest share of a cause in text: less would be shown as 0.0 %."""
-NO_JOB = ""
-"""Name of the instances without a job."""
 _OTHERS = 1
 """Slot of jobs without sums of their own."""
 _START = 0
 """Span of the sums since the start; the others are minutes."""
 _SECONDS = 0
 """Unit of sums; the other one is USD."""
-LOST = [
-    cause
-    for cause in TimeCause
-    if cause not in {TimeCause.PRODUCTIVE, TimeCause.HEADROOM, TimeCause.UNSPLIT}
-]
-"""Causes whose time is lost."""
 _BEGUN = {
     TimeCause.CHECKPOINT: Sum.CHECKPOINTS,
     TimeCause.RECOVERY: Sum.FAILURES,
 }
 """Sums of how often jobs come to a cause."""
-UNEXPLAINED = "unexplained slow time"
 _AT_WORK = {TimeCause.PRODUCTIVE, TimeCause.SLOW, TimeCause.UNSPLIT}
-
-
-class PaidTime(NamedTuple):
-    """Paid time of a job, of the instances without one, or of a fleet."""
-
-    seconds: NDArray[np.float64]
-    """Instance-seconds by `TimeCause`."""
-    usd: NDArray[np.float64]
-    """Price of the same, as far as it is known."""
-    unpriced_s: float
-    """Instance-seconds without a known price."""
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether any part has a known price."""
-        return not np.isclose(self.unpriced_s, self.seconds.sum())
-
-
-class Part(NamedTuple):
-    """Part of the paid time of one cause."""
-
-    seconds: float
-    """Instance-seconds."""
-    usd: float
-
-
-class JobTime(NamedTuple):
-    """Paid time of a job, or of jobs without sums of their own."""
-
-    job: str | None
-    """None for the latter, `NO_JOB` for instances without a job."""
-    paid: PaidTime
-    ideal_s: float
-    """Ideal step time; NaN if unknown."""
-    is_planned: bool
-    """Whether the publisher gives it; else it is measured."""
-    is_provisional: bool
-    """Whether steps of the window may still be lost."""
-    written_off_s: float
-    """Instance-seconds of steps made before the window and lost in it; not part of it."""
-    expected: Expected | None = None
-    """Expected goodput; None while its checkpoints are unknown."""
-    parts: Mapping[TimeCause, Mapping[str, Part]] = MappingProxyType({})
-    """Parts by cause, for `by`."""
-
-    def by(self, cause: TimeCause) -> Mapping[str, Part]:
-        """Return the time of a cause in parts that add up, the rest under an empty name.
-
-        Slow time, recovery and lost work are by the cause in the job's alert, such as
-        `uc1/us-0001/trn2u-0001-2/chip06 (straggler)`; idle time without a job is by reservation.
-        """
-        if cause in self.parts:
-            return self.parts[cause]
-        part = Part(float(self.paid.seconds[cause]), float(self.paid.usd[cause]))
-        return {"": part} if part.seconds else {}
-
-
-class Loss(NamedTuple):
-    """Lost time with one cause, for a list of what to fix first."""
-
-    what: str
-    """Name of an alert or event, else a cause of time."""
-    place: str
-    """Its address or reservation; empty without one."""
-    jobs: tuple[str | None, ...]
-    """Jobs that lost the time; None for jobs without sums of their own."""
-    part: Part
-
-
-class GoodputReport(NamedTuple):
-    """Paid time over a window."""
-
-    lasts_s: float
-    """Length of the window, in the fleet's time."""
-    fleet: PaidTime
-    jobs: list[JobTime]
-    """Jobs with any paid time, the one with the most loss first."""
-    site: Site = DEFAULT_SITE
-    """Limits and prices by which it was added."""
 
 
 class Goodput:
@@ -643,164 +548,6 @@ class Goodput:
         return np.where(self._has_steps, ideal_s, np.nan)
 
 
-def paid_report(rows: Iterable[PaidRow], lasts_s: float) -> GoodputReport:
-    """Return the paid time of rows over a window, with stepping time split.
-
-    Args:
-        rows: The rows, those of each job by time.
-        lasts_s: Length of the window, as far as it was observed.
-    """
-    merged = merge_rows(rows)
-    sums = np.zeros((len(merged), 2, COLUMNS))
-    for number, row in enumerate(merged):
-        sums[number] = row.sums
-    ideal_s = np.array([row.ideal_s for row in merged])
-    is_long = ideal_s * LEAST_WINDOW_STEPS <= lasts_s
-    time = split_steps(sums, np.where(is_long, ideal_s, np.nan)[:, None])
-    written_off_s = np.nan_to_num(sums[:, _SECONDS, Sum.WRITTEN_OFF] * ideal_s)
-    by_job: dict[str | None, list[int]] = {}
-    for number, row in enumerate(merged):
-        by_job.setdefault(row.job, []).append(number)
-    jobs = []
-    for name, numbers in by_job.items():
-        newest = merged[numbers[-1]]
-        total = sums[numbers].sum(axis=0)
-        jobs.append(
-            JobTime(
-                name,
-                _paid_time(time[numbers].sum(axis=0), total),
-                newest.ideal_s,
-                newest.measured_on is None and newest.ideal_s > 0,
-                newest.has_steps and bool(total[_SECONDS, Sum.CHECKPOINTS] < LEAST_CHECKPOINTS),
-                float(written_off_s[numbers].sum()),
-            )
-        )
-    jobs = [job for job in jobs if job.paid.seconds.any()]
-    jobs.sort(key=lambda job: (-lost_of(job.paid.seconds), job.job or ""))
-    return GoodputReport(lasts_s, _paid_time(time.sum(axis=0), sums.sum(axis=0)), jobs)
-
-
-def lost_of(time: NDArray[np.float64]) -> float:
-    """Return the part of paid time or money that is neither progress nor headroom."""
-    return float(time[LOST].sum())
-
-
-def fix_first(report: GoodputReport) -> list[Loss]:
-    """Return the lost time by what would have to be fixed, the most expensive first.
-
-    A cause that alerts name has one entry for all jobs. The entries add up to the lost time.
-    """
-    losses: dict[tuple[str, str, str | None], Loss] = {}
-    for job in report.jobs:
-        own = [] if job.job == NO_JOB else [job.job]
-        for cause in LOST:
-            for name, part in job.by(cause).items():
-                what = cause.label
-                place = name
-                if name and cause is not TimeCause.IDLE:
-                    place, _, what = name.removesuffix(")").partition(" (")
-                elif cause is TimeCause.SLOW:
-                    what = UNEXPLAINED
-                key = what, place, job.job if not name else NO_JOB
-                known = losses.get(key, Loss(what, place, (), Part(0.0, 0.0)))
-                losses[key] = known._replace(
-                    jobs=tuple(dict.fromkeys([*known.jobs, *own])),
-                    part=Part(known.part.seconds + part.seconds, known.part.usd + part.usd),
-                )
-    return sorted(
-        losses.values(),
-        key=lambda loss: (-loss.part.usd, -loss.part.seconds, loss.what, loss.place),
-    )
-
-
-def goodput_facts(report: GoodputReport) -> dict[str, Any]:
-    """Return goodput as JSON values; what is not known is null."""
-    return {
-        "lasts_s": report.lasts_s,
-        **_paid_facts(report.fleet),
-        "fix_first": [
-            {
-                "what": loss.what,
-                "place": loss.place,
-                "jobs": [job for job in loss.jobs if job is not None],
-                "lost_s": loss.part.seconds,
-                "lost_usd": _known_usd(report.fleet, loss.part.usd),
-            }
-            for loss in fix_first(report)
-        ],
-        "limits": {"ttft_s": report.site.ttft_limit, "tpot_s": report.site.tpot_limit},
-        "jobs": [
-            {
-                "job": job.job or None,
-                "is_other_jobs": job.job is None,
-                **_paid_facts(job.paid),
-                "ideal_step_s": None if np.isnan(job.ideal_s) else job.ideal_s,
-                "ideal_step_from": None
-                if np.isnan(job.ideal_s)
-                else ("plan" if job.is_planned else "steps"),
-                "provisional": job.is_provisional,
-                "written_off_s": job.written_off_s,
-                "expected": None
-                if job.expected is None
-                else {
-                    **job.expected._asdict(),
-                    "goodput": job.expected.goodput,
-                    "best_interval_s": job.expected.best_interval_s,
-                },
-                "slow_by": [
-                    {
-                        "cause": name or None,
-                        "lost_s": part.seconds,
-                        "lost_usd": _known_usd(job.paid, part.usd),
-                    }
-                    for name, part in job.by(TimeCause.SLOW).items()
-                ],
-            }
-            for job in report.jobs
-        ],
-    }
-
-
-def goodput_text(report: GoodputReport) -> str:
-    """Return the fleet's goodput, its causes and its money in a line."""
-    paid = report.fleet
-    total_s = float(paid.seconds.sum())
-    if not total_s:
-        return f"{NOT_AVAILABLE}: it needs time to watch, or a recording"
-    share = goodput_of(paid.seconds)
-    text = NOT_AVAILABLE if share is None else f"{share:.1%}".replace("%", " %")
-    text += f" over {duration(report.lasts_s)}"
-    if any(job.is_provisional for job in report.jobs):
-        text += ", provisional"
-    shares = {cause: 100 * float(paid.seconds[cause]) / total_s for cause in TimeCause}
-    causes = [f"{cause.label} {pct:.1f} %" for cause, pct in shares.items() if pct >= LEAST_PCT]
-    text += f": {', '.join(causes)}"
-    if usd := float(paid.usd.sum()):
-        rest = " for the part with a price" if paid.unpriced_s else ""
-        text += f"; paid {usd:,.2f} USD{rest}, lost {lost_of(paid.usd):,.2f}"
-    return text
-
-
-def _known_usd(paid: PaidTime, usd: float) -> float | None:
-    """Return an amount, unless no time that it may be of has a price."""
-    return usd if paid.unpriced_s < paid.seconds.sum() else None
-
-
-def _paid_facts(paid: PaidTime) -> dict[str, Any]:
-    seconds = paid.seconds
-    is_priced = paid.is_priced
-    return {
-        "goodput": goodput_of(seconds),
-        "paid_s": float(seconds.sum()),
-        "lost_s": lost_of(seconds),
-        "seconds": {cause.key: float(seconds[cause]) for cause in TimeCause},
-        "paid_usd": float(paid.usd.sum()) if is_priced else None,
-        "lost_usd": lost_of(paid.usd) if is_priced else None,
-        "usd": {cause.key: float(paid.usd[cause]) for cause in TimeCause} if is_priced else None,
-        "unpriced_s": paid.unpriced_s,
-    }
-
-
 def _bounded(
     parts: Mapping[str, NDArray[np.float64]], total: NDArray[np.float64]
 ) -> dict[str, Part]:
@@ -816,10 +563,6 @@ def _bounded(
         for name, amount in [*((name, part * share) for name, part in parts.items()), ("", rest)]
         if amount[_SECONDS]
     }
-
-
-def _paid_time(time: NDArray[np.float64], sums: NDArray[np.float64]) -> PaidTime:
-    return PaidTime(time[_SECONDS], time[1], float(sums[_SECONDS, Sum.UNPRICED]))
 
 
 class _PaidInstances(NamedTuple):

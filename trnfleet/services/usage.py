@@ -15,7 +15,8 @@ from trnfleet.domain.quantities import duration
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.export.history.tables import PAID_PERIODS_SQL, PAID_SUMS, paid_time_sql
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.goodput import Goodput, GoodputReport, goodput_text, paid_report
+from trnfleet.monitor.goodput import Goodput
+from trnfleet.monitor.goodput_report import GoodputReport, goodput_text, paid_report
 from trnfleet.monitor.reservations.usage import GAP_S
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet

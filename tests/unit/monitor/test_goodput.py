@@ -12,15 +12,16 @@ from trnfleet.domain.durations import DAY_S
 from trnfleet.domain.goodput import DEVICE_DAYS, LEAST_STEPS, PaidRow, TimeCause
 from trnfleet.domain.site import TPOT_LIMIT_S, Site
 from trnfleet.monitor import goodput as module
-from trnfleet.monitor.goodput import (
+from trnfleet.monitor.goodput import Goodput
+from trnfleet.monitor.goodput_report import (
     NO_JOB,
-    Goodput,
     GoodputReport,
     JobTime,
     fix_first,
     goodput_facts,
     goodput_text,
     lost_of,
+    paid_report,
 )
 from trnfleet.monitor.problems.texts import loss_text
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
@@ -192,7 +193,7 @@ async def test_the_ledger_adds_up_to_the_sums(monkeypatch: pytest.MonkeyPatch, r
     await seconds(feed, 1)
     feed.monitor.goodput.book()
     made = report(feed)
-    again = module.paid_report(ledger, made.lasts_s)
+    again = paid_report(ledger, made.lasts_s)
     (train_now,) = (each for each in made.jobs if each.job == "train")
     (train_then,) = (each for each in again.jobs if each.job == "train")
     np.testing.assert_allclose(train_then.paid.seconds, train_now.paid.seconds, atol=1e-9)

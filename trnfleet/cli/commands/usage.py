@@ -204,7 +204,7 @@ def _ns(moment: datetime | None) -> int | None:
 
 def cause_facts(usage: CauseUsage) -> dict[str, Any]:
     """Return paid time as JSON values: those of `status --json`, and the interval."""
-    from trnfleet.monitor.goodput import goodput_facts
+    from trnfleet.monitor.goodput_report import goodput_facts
 
     return {
         "from": format_rfc3339(usage.from_ns),

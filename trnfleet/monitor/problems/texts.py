@@ -18,7 +18,7 @@ from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.text import LONGEST, plain
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.goodput import Loss
+    from trnfleet.monitor.goodput_report import Loss
     from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, ProblemCounts
 
 NONE = "No problems"

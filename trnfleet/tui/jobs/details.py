@@ -16,7 +16,7 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.quantities import NOT_AVAILABLE, bare, counted, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.goodput import NO_JOB, fix_first, lost_of
+from trnfleet.monitor.goodput_report import NO_JOB, fix_first, lost_of
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.job_history import STEP_TIME

@@ -18,15 +18,8 @@ from trnfleet.domain.quantities import NOT_AVAILABLE, count, duration, signed_pe
 from trnfleet.domain.quantities import with_unit as quantity
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.goodput import (
-    LOST,
-    MINUTES,
-    NO_JOB,
-    GoodputReport,
-    JobTime,
-    PaidTime,
-    lost_of,
-)
+from trnfleet.monitor.goodput import MINUTES
+from trnfleet.monitor.goodput_report import LOST, NO_JOB, GoodputReport, JobTime, PaidTime, lost_of
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.text import plain

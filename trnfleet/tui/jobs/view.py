@@ -16,7 +16,7 @@ from trnfleet.domain.goodput import TimeCause, goodput_of
 from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import NOT_AVAILABLE, counted
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.goodput import NO_JOB, lost_of
+from trnfleet.monitor.goodput_report import NO_JOB, lost_of
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts.place import LEAST_ROWS, ChartedPlace, PlaceCharts

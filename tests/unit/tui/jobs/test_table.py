@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trnfleet.domain.goodput import TimeCause
-from trnfleet.monitor.goodput import PaidTime
+from trnfleet.monitor.goodput_report import PaidTime
 from trnfleet.tui import theme
 from trnfleet.tui.jobs.table import (
     amount_text,
