@@ -14,7 +14,7 @@ from trnfleet.monitor.goodput_report import fix_first, lost_of
 from trnfleet.tui.jobs.table import GOODPUT, MOST_ROWS, NAME, SORTS
 from trnfleet.tui.jobs.view import JobsView
 from trnfleet.tui.view import HIERARCHY, JOBS, RESERVATIONS
-from trnfleet.wire.messages import JobMessage, encode_message
+from trnfleet.wire.messages import ClaimMessage, ClaimSpec, JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -201,6 +201,24 @@ async def test_sort_and_filter() -> None:
         assert "No job matches" in pilot.text()
 
 
+async def test_a_claimed_job_has_its_chips_and_no_goodput() -> None:
+    """Hosts without job messages: claims name chips, and nothing tells progress from loss."""
+    feed = live_feed(DEMO[-1:])
+    place = DEMO[-1][0]
+    spec = ClaimSpec(job="pod-7", chips=(0, 1, 2), source="pod-resources")
+    claim = ClaimMessage(path=place, boot=feed.boot, ts=COMMON["ts"], claims=(spec,))
+    feed.set("nc_util_pct", 50.0)
+    topic = build_topic(feed.fleet, TopicClass.CLAIM, place)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        feed.receive([Envelope(topic, encode_message(claim), qos=1, retain=True)])
+        for _ in range(3):
+            await pilot.telemetry(feed)
+        await pilot.press("5", telemetry=feed)
+        assert re.search(r"pod-7 +3 +NC 50\.0 % .*n/a +n/a +-", line(pilot, " pod-7 "))
+        assert "pod-resources" in pilot.text()
+        assert "vs ideal" not in pilot.text()
+
+
 async def test_empty() -> None:
     """A fleet without a job still has its idle instances; without instances there is a hint."""
     feed = Feed(DEMO)
@@ -208,6 +226,7 @@ async def test_empty() -> None:
         await pilot.press("5")
         await pilot.paint()
         assert "No job is published" in pilot.text()
+        assert "docs/jobs.md" in pilot.text()
         assert not re.search(r"\b0\.00\b", pilot.text())
 
 

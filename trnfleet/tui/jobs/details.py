@@ -25,7 +25,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.charts.chart import head
 from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.jobs import SLOW_PCT
-from trnfleet.tui.jobs.table import amount_text, amounts_of, cause_style
+from trnfleet.tui.jobs.table import NOTHING, amount_text, amounts_of, cause_style
 from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, bar, beside, fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView
 
@@ -216,10 +216,12 @@ class JobDetails(LineView, can_focus=True):
         made: Block = [head([("Fix first", theme.STRONG)], self._table.window_text, width)]
         for loss in fix_first(report)[:_FIRST]:
             part = loss.part if self._table.in_usd else loss.part._replace(usd=0.0)
+            if round(part.usd or part.seconds / 3_600, 2) <= 0:
+                break
             text = texts.loss_text(loss._replace(part=part), self._monitor.ingest.names)
             lines = [line for line in wrapped(text, width, 2) if line.strip()]
             made += [((line, theme.BASE),) for line in lines]
-        return made if len(made) > 1 else [*made, (("nothing is lost", theme.QUIET),)]
+        return made if len(made) > 1 else [*made, (("no loss is known", theme.QUIET),)]
 
     def _steps(self, row: JobRow, width: int) -> Block:
         """Return percentiles and a histogram of the step time."""
@@ -381,6 +383,8 @@ class JobDetails(LineView, can_focus=True):
             made.append(((fit(words, width), theme.BASE),))
         if len(free) > _MOST_LINES:
             made.append(((f"and {len(free) - _MOST_LINES:,} more", theme.QUIET),))
+        if not monitor.ingest.jobs:
+            made += [((fit(text.strip(), width), theme.QUIET),) for text in NOTHING]
         return made
 
     def _past(self, row: JobRow, width: int) -> Block:

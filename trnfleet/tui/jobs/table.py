@@ -160,15 +160,23 @@ class JobRow(NamedTuple):
         mfu = None if self.job is None or self.is_last_known else self.job.mfu
         return None if mfu is None else 100.0 * mfu
 
+    def amounts(self, *, in_usd: bool) -> NDArray[np.float64] | None:
+        """Return its paid time by cause as `amounts_of`; None, too, while it cannot be split."""
+        if self.time is None or (
+            self.goodput_pct is None and self.time.paid.seconds[TimeCause.UNSPLIT]
+        ):
+            return None
+        return amounts_of(self.time.paid, in_usd=in_usd)
+
     def lost_per_h(self, *, in_usd: bool) -> float | None:
         """Return its loss an hour, in USD or instance-hours; None if unknown."""
-        amounts = None if self.time is None else amounts_of(self.time.paid, in_usd=in_usd)
+        amounts = self.amounts(in_usd=in_usd)
         return None if amounts is None else lost_of(amounts) * self.per_h
 
     def value(self, column: str) -> str | float | None:
         """Return a figure for a filter."""
         job = self.job
-        priced = None if self.time is None else amounts_of(self.time.paid, in_usd=True)
+        priced = self.amounts(in_usd=True)
         values: dict[str, str | float | None] = {
             "job": self.title,
             "state": None if job is None else job.state,
@@ -311,6 +319,7 @@ class JobTable(RowList[str, JobRow]):
         self._report_of: tuple[object, ...] = ()
         self.rows_of: tuple[object, ...] = ()
         """What the rows were made of; another one means other figures."""
+        self._plan: tuple[object, dict[str, int]] = (None, {})
         self._chips_of: tuple[object, NDArray[np.int64]] = (None, np.zeros(0, np.int64))
 
     def key_of(self, row: JobRow) -> str:
@@ -433,7 +442,10 @@ class JobTable(RowList[str, JobRow]):
 
     def plan(self) -> dict[str, int]:
         """Return the cells of the columns at the present width."""
-        return columns_at(self.line_width, self.rows)
+        plan_of = (self.rows_of, self.line_width)
+        if self._plan[0] != plan_of:
+            self._plan = (plan_of, columns_at(self.line_width, self.rows))
+        return self._plan[1]
 
     def head(self) -> Parts:
         """Return the names of the columns."""
@@ -539,7 +551,7 @@ class JobTable(RowList[str, JobRow]):
     def _lost_parts(self, row: JobRow, plan: dict[str, int], quiet: Style, loud: Style) -> Parts:
         """Return what a row loses an hour, and its largest loss."""
         time = row.time
-        amounts = None if time is None else amounts_of(time.paid, in_usd=self.in_usd)
+        amounts = row.amounts(in_usd=self.in_usd)
         if time is None or amounts is None:
             return [(right(NOT_AVAILABLE, plan["lost"]), quiet), (fit(" -", plan["loss"]), quiet)]
         lost = amount_text(lost_of(amounts) * row.per_h)

@@ -84,6 +84,8 @@ class JobsView(FilteredView):
         self._head = Bar(fill=lambda: theme.HEAD)
         self._sum = Bar()
         self._legend = Bar(least=0)
+        self._shown_of: tuple[object, ...] = ()
+        """What is on the screen; figures are others once a second."""
 
     def compose(self) -> ComposeResult:
         yield self._summary
@@ -128,9 +130,22 @@ class JobsView(FilteredView):
 
     def renew(self) -> None:
         self.table.report = None
+        self._shown_of = ()
 
     def tick(self) -> None:
-        self.table.sync()
+        table = self.table
+        table.sync()
+        shown_of = (
+            table.rows_of,
+            table.row,
+            self.size,
+            self.classes,
+            self.context.window.place,
+            theme.NAME,
+        )
+        if shown_of == self._shown_of:
+            return
+        self._shown_of = shown_of
         self._share_space()
         self.table.tick()
         self._write()
