@@ -106,6 +106,7 @@ VIEWS = {
     "topology": (("3",), "Topology", "uc1/us-0001/trn2u-0001-2"),
     "chip": (("4",), "Chip", CHIP),
     "jobs": (("5",), "Jobs", ""),
+    "power": (("6",), "Power", ""),
     "reservations": (("7",), "Reservations", ""),
     "alerts": (("8",), "Alerts", ""),
     "events": (("9",), "Events", ""),

@@ -56,6 +56,7 @@ HISTOGRAM_EDGES = {
     "temperature_c": (40.0, 60.0, 65.0, 70.0, 75.0, 85.0),
     "throttle_pct": (0.05, 1.0, 10.0, 20.0),
     POWER_W: (0.2, 0.4, 0.6, 0.8, 0.9, 1.0),
+    POWER_SHARE: (20.0, 40.0, 60.0, 80.0, 90.0, 100.0),
 }
 """Lower ends of all bins but the first; of power as shares of the largest chip's maximum."""
 
@@ -226,8 +227,8 @@ class PowerTable(NamedTuple):
 
     @property
     def headroom(self) -> Floats:
-        """Cap less the peak; less the present mean where no peak is known."""
-        return self.cap - np.where(np.isnan(self.peak), self.watts, self.peak)
+        """Cap less the larger of peak and present mean: a load may have just begun."""
+        return self.cap - np.fmax(self.peak, self.watts)
 
     @property
     def used(self) -> Floats:

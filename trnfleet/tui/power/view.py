@@ -24,6 +24,7 @@ from trnfleet.monitor.power import (
     HISTOGRAM_EDGES,
     JOBS,
     PEAK_PCT,
+    POWER_SHARE,
     POWER_W,
     RACKS,
     RESERVATIONS,
@@ -354,7 +355,8 @@ class PowerPanel(LineView, can_focus=False):
         cost = None if table.is_modelled else hourly(facility, price)
         money = f"{price.currency}/h" if cost is not None and price is not None else ""
         mark = ESTIMATED if table.is_modelled else ""
-        name_cells = width - 28 if money else width - 25
+        cells = 0 if width < _LEGENDS[-1] else 9 if money else 6
+        name_cells = width - 19 - cells
         rows: list[tuple[str, Style, str, float, str]] = []
         slots = theme.job_slots(shown)
         by_name = dict(jobs)
@@ -370,16 +372,16 @@ class PowerPanel(LineView, can_focus=False):
         label = f"{others} other jobs, no job" if others else "no job"
         rows.append((fill_of(len(shown)), theme.QUIET, label, rest, "-"))
         head = f"  {fit('job', name_cells)}{'kW' + mark:>9}{'share':>8}"
-        head += f"{money:>9}" if money else f"{'tok/J':>6}"
+        head += f"{money or 'tok/J':>{cells}}" if cells else ""
         made_lines: list[FixedParts] = [((head, theme.GHOST),)]
         for sign, style, label, watts, tokens in rows:
             share = watts / total if total else 0.0
-            last = f"{share * cost:>9,.2f}" if cost is not None else f"{tokens:>6}"
-            text = f"{kw(watts):>9}{100 * share:>6.1f} %{last}"
+            last = f"{share * cost:,.2f}" if cost is not None else tokens
+            text = f"{kw(watts):>9}{100 * share:>6.1f} %" + (f"{last:>{cells}}" if cells else "")
             made_lines.append(
                 ((f"{sign} ", style), (fit(label, name_cells), theme.BASE), (text, theme.BASE))
             )
-        last = f"{cost:>9,.2f}" if cost is not None else ""
+        last = f"{cost:>{cells},.2f}" if cost is not None and cells else ""
         text = f"  {fit('sum', name_cells)}{kw(total):>9}{100.0:>6.1f} %{last}"
         made_lines.append(((text, theme.STRONG),))
         return shown, made_lines
@@ -678,7 +680,9 @@ class PowerView(FilteredView):
         self.list.put(shown[:MOST_LISTED])
         self.panel.distributions = []
         if self.table is not None:
-            published = (distribution(monitor.store, name) for name in HISTOGRAM_EDGES)
+            other = POWER_W if self.table.is_modelled else POWER_SHARE
+            names = (name for name in HISTOGRAM_EDGES if name != other)
+            published = (distribution(monitor.store, name) for name in names)
             self.panel.distributions = [shown for shown in published if shown is not None]
             span_s = self.context.window.span_s(monitor.history.end)
             self._energy = energy_of(monitor, span_s)
@@ -791,5 +795,5 @@ class PowerView(FilteredView):
             (PEAK, theme.CHART),
             (f" to p{PEAK_PCT}  ", theme.GHOST),
             (LEFT, theme.RULE),
-            (f" to cap   headroom: cap - p{PEAK_PCT}   {own}   {cap}", theme.GHOST),
+            (f" to cap   headroom: cap - now or p{PEAK_PCT}   {own}   {cap}", theme.GHOST),
         ]
