@@ -52,9 +52,9 @@ POWER_COLUMNS = Columns(
 )
 ESTIMATED = " (e)"
 """Mark of an estimate: modelled watts, and everything that is made of PUE or a price."""
-NOW = "█"
-PEAK = "▒"
-LEFT = "░"
+NOW = "■"
+PEAK = "□"
+LEFT = "·"
 """Parts of a bar to the cap: the present mean, then up to the peak, then up to the cap."""
 _NAME_LEAST = 17
 _NAME_MOST = 30
@@ -158,7 +158,7 @@ class PowerPlan(NamedTuple):
             if is_known and column.cells <= left:
                 chosen.append(column)
                 left -= column.cells
-        name = _NAME_LEAST + min(left, _NAME_MOST - _NAME_LEAST)
+        name = max(1, _NAME_LEAST + min(left, _NAME_MOST - _NAME_LEAST))
         left -= name - _NAME_LEAST
         more = (left // 2 if job else left) if bar else 0
         order = (known, headroom, share, cap, above, work, tokens, hottest, chips)
