@@ -138,13 +138,20 @@ class FleetLinks:
     A domain is an UltraServer, or an instance outside of UltraServers: no link leads out of it.
     """
 
-    def __init__(self, store: Store, rollups: Rollups, rules: Sequence[Rule]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rollups: Rollups,
+        rules: Sequence[Rule],
+        before: FleetLinks | None = None,
+    ) -> None:
         """Read the states of all links.
 
         Args:
             store: The values.
             rollups: Those of the store's layout.
             rules: The loaded rules.
+            before: Those of an earlier pass. The numbers of links are its own if the layout is.
 
         Raises:
             LayoutChanged: the roll-ups belong to another layout.
@@ -166,6 +173,9 @@ class FleetLinks:
             return
         if self.rule is not None:
             self._slow = finish(RowSearch(self.rule, Counters()).search(self._readings)).rows
+        is_known = before is not None and before.layout is layout
+        self.totals: Rows = before.totals if before and is_known else self._count_all()
+        """Number of links of each domain."""
         self._count()
 
     @property
@@ -208,7 +218,7 @@ class FleetLinks:
         expected = self._readings.expected_links
         bad = unknown | ((codes & expected) != expected)
         bad[self._slow // MOST_LANES] = True
-        totals = self._totals()
+        totals = self.totals
         self.by_state[:, LinkState.UP] = totals
         if not bad.any():
             return
@@ -236,7 +246,7 @@ class FleetLinks:
             counted[:, LinkState.UNKNOWN][few] += totals[few] - counted[few].sum(axis=1)
             self.by_state[few] = counted[few]
 
-    def _totals(self) -> Rows:
+    def _count_all(self) -> Rows:
         """Return the number of links of each domain: alike domains are counted once."""
         layout = self.layout
         ends = np.append(self.starts, len(layout.instances))

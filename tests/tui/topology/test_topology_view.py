@@ -84,6 +84,10 @@ async def test_arrows_move_along_links_and_enter_opens_the_chip() -> None:
         assert (pilot.app.entry.title, pilot.app.place) == (CHIP, f"{US}/trn2u-0001-1/chip01")
         await pilot.press("escape", "underscore", telemetry=feed)
         assert "Links of the fleet" in pilot.text()
+        await pilot.press("end", "enter", telemetry=feed)
+        assert "links of us-0002: 192 of 192 up" in pilot.text()
+        await pilot.press("escape", telemetry=feed)
+        assert "Links of the fleet" in pilot.text()
 
 
 async def test_the_list_is_sorted_and_filtered_and_other_tabs_have_the_rings() -> None:

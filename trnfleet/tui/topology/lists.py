@@ -19,7 +19,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import in_room
 from trnfleet.tui.topology.reading import LinkRow, TopologyReading
 from trnfleet.tui.topology.torus import link_glyph, link_style, rate_text
-from trnfleet.tui.widgets.cells import Parts, fit, right
+from trnfleet.tui.widgets.cells import Parts, fit, right, width_of
 from trnfleet.tui.widgets.cursor_list import RowList
 
 if TYPE_CHECKING:
@@ -106,12 +106,13 @@ class LinkList(RowList[int, LinkRow]):
         for title, cells, is_number in (("link", self._room(width), False), *_columns(width)):
             text = f"{mark}{title}" if title in titles else title
             parts.append(right(text, cells) if is_number else fit(text, cells))
-        return [(f"   {''.join(parts)}", theme.HEAD)]
+        return [(f"   {''.join(parts)}{'  job' * (width >= _WIDE_FROM)}", theme.HEAD)]
 
     def _room(self, width: int) -> int:
         """Return the cells of both ends."""
         longest = max((len(row.text) for row in self.rows), default=24) + 2
-        others = sum(room for _, room, _ in _columns(width)) + 3
+        job = 18 if width >= _WIDE_FROM else 0
+        others = sum(room for _, room, _ in _columns(width)) + 3 + job
         return max(8, min(longest, width - others))
 
     def parts_of(self, row: LinkRow, width: int, *, selected: bool) -> Parts:
@@ -132,7 +133,6 @@ class LinkList(RowList[int, LinkRow]):
             "<-": rate_text(row.back).strip() or "-",
             "since": since,
             "  alert": f"  {plain(row.alert, 20)}",
-            "  job": f"  {row.job or '-'}",
         }
         room = self._room(width)
         parts: Parts = [
@@ -141,14 +141,11 @@ class LinkList(RowList[int, LinkRow]):
             (fit(in_room(row.text, room), room), base),
         ]
         for title, cells, is_number in _columns(width):
-            style = (
-                bad
-                if title == "state" or (title == "% of peers" and row.state is LinkState.SLOW)
-                else base
-            )
-            parts.append(
-                (right(values[title], cells) if is_number else fit(values[title], cells), style)
-            )
+            is_judged = title == "state" or (title == "% of peers" and row.state is LinkState.SLOW)
+            text = right(values[title], cells) if is_number else fit(values[title], cells)
+            parts.append((text, bad if is_judged else base))
+        if width >= _WIDE_FROM:
+            parts.append((fit(f"  {row.job or '-'}", width - width_of(parts)), base))
         return parts
 
 
@@ -156,8 +153,8 @@ def _columns(width: int) -> tuple[tuple[str, int, bool], ...]:
     """Return the columns after both ends: title, cells, and whether it is a number."""
     is_wide = width >= _WIDE_FROM
     rates = (("GB/s ->", 9, True), ("<-", 7, True)) if is_wide else (("GB/s", 7, True),)
-    names = (("  alert", 17, False), ("  job", 18, False)) if is_wide else ()
-    return (("state", 10, False), ("% of peers", 11, True), *rates, ("since", 6, True), *names)
+    alert = (("  alert", 17, False),) if is_wide else ()
+    return (("state", 10, False), ("% of peers", 11, True), *rates, ("since", 6, True), *alert)
 
 
 class DomainRow(NamedTuple):
@@ -256,7 +253,7 @@ class DomainList(RowList[str, DomainRow]):
             (right(f"{counts.down:,}", 6), ink(counts.down, LinkState.DOWN)),
             (right(f"{counts.slow:,}", 6), ink(counts.slow, LinkState.SLOW)),
             (right(f"{counts.unknown:,}", 11), ink(counts.unknown, LinkState.UNKNOWN)),
-            (f"  {row.job or '-'}", base),
+            (fit(f"  {row.job or '-'}", width - room - 42), base),
         ]
 
 

@@ -143,7 +143,7 @@ class TopologyReading:
         key = monitor.revision.source, store.generation, rollups.revision, id(rules)
         if key != self._read_of:
             self._read_of = key
-            self.links = FleetLinks(store, rollups, rules)
+            self.links = FleetLinks(store, rollups, rules, self.links)
             self._look()
         return self.links is not None
 

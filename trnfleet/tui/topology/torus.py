@@ -302,8 +302,8 @@ def node_lines(
 ) -> list[Parts]:
     """Return the instances with their links, GB/s out, EFA and job, one a line."""
     names = [reading.instance_name(instance) for instance in instances]
-    room = min(max(len(name) for name in names) + 1, max(12, width - 60))
-    head = f"   {fit('instance', room)}{fit('links', 15)}Z ends   GB/s out   EFA out  job"
+    room = min(max(len(name) for name in names) + 1, max(12, width - 48))
+    head = f"   {fit('instance', room)}{fit('links', 15)}Z ends  GB/s out    EFA out  job"
     made: list[Parts] = [[(head, theme.QUIET)]]
     for instance, name in zip(instances, names, strict=True):
         node = reading.node(instance)
@@ -319,7 +319,7 @@ def node_lines(
         efa = reading.efa_of(instance)
         out = "-" if math.isnan(efa) else with_unit(efa, "bytes/s")
         mark = f"{link_glyph(node.worst, math.nan, '  ?')} "
-        figures = f"{fit(links, 15)}{fit(ends, 8)}{right(sent, 9)}{right(out, 10)}"
+        figures = f"{fit(links, 15)}{fit(ends, 8)}{right(sent, 8)}{right(out, 11)}"
         made.append(
             [
                 (">" if is_chosen else " ", style),

@@ -24,6 +24,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.leases import why_no_chips
+from trnfleet.tui.state.subjects import Subject, of_place
 from trnfleet.tui.topology.lists import (
     DOMAIN_COLUMNS,
     SORTS,
@@ -138,10 +139,14 @@ class TopologyView(FilteredView):
 
     @property
     def place(self) -> str:
-        if self._at:
-            return self._at
+        # The list's own place, not that of its cursor: Esc leads back to it.
+        return self._at or self._wanted_place
+
+    @property
+    def subject(self) -> Subject:
         picked = self.domains.picked
-        return self._wanted_place if picked is None else picked.address
+        place = self._at or ("" if picked is None else picked.address)
+        return of_place(self.context.alerts, place)
 
     def show_place(self, address: str) -> None:
         """Show an address; `…/chip06:west` puts the cursor on that link.
@@ -334,7 +339,7 @@ class TopologyView(FilteredView):
                 *self._picture(instance, GAP if wide <= width else TIGHT_GAP),
                 self._legend(width),
             ]
-        gap = GAP if width - wide >= _BESIDE else TIGHT_GAP
+        gap = GAP if width - wide >= _BESIDE + 12 else TIGHT_GAP
         left = width_of(kind.topology, gap)
         rings = self._rings(members, instance, width - left)
         return [*_beside([self._picture(instance, gap), rings], left), self._legend(width)]

@@ -51,6 +51,13 @@ def feed() -> Feed:
     return fed()
 
 
+async def test_links_are_counted_by_state(feed: Feed) -> None:
+    feed.columns["links_up"][feed.layout.chips_at("uc1/us-0001").start] = 0b111110
+    feed.tick()
+    assert asked(feed)["links"] == {"all": 224, "up": 223, "slow": 0, "down": 1, "unknown": 0}
+    assert "links           223 of 224 up, 1 down\n" in said(feed)
+
+
 async def test_each_chip_is_in_one_state(feed: Feed) -> None:
     """Text and JSON count silent and offline chips separately.
 
