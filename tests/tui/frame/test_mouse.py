@@ -32,7 +32,7 @@ async def test_every_tab_opens_its_view() -> None:
     """A click has the effect of the key."""
     async with running(fleet_app(hot_feed()), size=(80, 24)) as pilot:
         for tab in reversed(TABS):
-            await click(pilot, f"{tab.key} {tab.title}", row=2)
+            await click(pilot, f"{tab.key} {tab.short}", row=2)
             assert pilot.app.entry.title == tab.title
             await pilot.press(tab.key)
             assert pilot.app.entry.title == tab.title

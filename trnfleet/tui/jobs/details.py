@@ -409,7 +409,7 @@ class JobDetails(LineView, can_focus=True):
                 fires = transition.kind == "firing"
                 severity = alert.rule.severity if fires else Severity.INFO
                 glyph = theme.SEVERITY_GLYPH[severity] if fires else "✓"
-                words = f"{glyph} {transition.kind} {alert.rule.name}"
+                words = f"{glyph} {transition.kind} {plain(alert.rule.name)}"
                 if alert.target != row.key:
                     words += f" {plain(last_segments(alert.target))}"
                 entries.append((transition.at_ns, words, severity))

@@ -171,7 +171,7 @@ class PowerList(RowList[str, int]):
 
     HELP_TITLE = "Power"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "open it in the tree, or its reservation"),
+        Binding("enter", "enter", "open it in Hierarchy, or its reservation"),
         Binding("g", "group", f"group: {', '.join(GROUPS)}"),
     ]
 

@@ -458,7 +458,7 @@ class TopologyView(FilteredView):
             limit = "" if peak is None else f" of {with_unit(peak.value, 'bytes/s')}"
             words.append(f"{with_unit(row.slower, 'bytes/s')}{limit}")
         if row.problem is not None:
-            words.append(f"{row.alert} {texts.age_text(row.problem, now_ns)}")
+            words.append(f"{plain(row.alert, 32)} {texts.age_text(row.problem, now_ns)}")
         while len(words) > 1 and len("  ".join(words)) + len(row.text) + 3 > width:
             words.pop()
         return [(f" {row.text}  ", theme.STRONG), ("  ".join(words), link_style(row.state))]

@@ -31,11 +31,11 @@ def test_every_view_keeps_its_cells(width: int) -> None:
 
 
 def test_form_is_a_matter_of_width() -> None:
-    """66 columns have short names, fewer have keys."""
-    forms = [form_for(TABS, width) for width in (40, 66, 80, 90, 200)]
+    """80 columns have short names, fewer have keys."""
+    forms = [form_for(TABS, width) for width in (40, 80, 100, 107, 200)]
     assert forms == [TabForm.KEYS, TabForm.SHORT, TabForm.FULL, TabForm.WIDE, TabForm.WIDE]
     assert line("Alerts", 40).endswith("7[8]9  Alerts")
-    assert line("Alerts", 66, Alerts=3).endswith("7 Resv    [8 Alert:3]  9 Event ")
+    assert line("Alerts", 80, Alerts=3).endswith("7 Resv    [8 Alert:3]  9 Event ")
     assert line("Alerts", 120).rstrip().endswith("7 Reservations     [8 Alerts]     9 Events")
     assert "[8 Alerts:129] 9 Events" in line("Alerts", 120, Alerts=129)
 
