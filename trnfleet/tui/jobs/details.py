@@ -43,12 +43,10 @@ Block = list[FixedParts]
 BLOCK_WIDTH = 38
 """Least cells of a block."""
 _GAP = 2
-_MOST_COLUMNS = 4
 _BINS = 8
 """Most bars of a histogram."""
 _SLOWEST = 6
-_FIRST = 5
-"""Most entries of what to fix first."""
+"""Most chips, and most losses, in their blocks."""
 _MOST_LINES = 10
 """Most lines of a list of a block."""
 _LABEL = 14
@@ -151,7 +149,7 @@ class JobDetails(LineView, can_focus=True):
             is_serving = row.job.kind == SERVING
             mine = [self._serving] if is_serving else [self._steps, self._late]
             blocks += [partial(block, row) for block in (*mine, self._facts, self._past)]
-        columns = max(1, min(_MOST_COLUMNS, (width + _GAP) // (BLOCK_WIDTH + _GAP)))
+        columns = max(1, min(4, (width + _GAP) // (BLOCK_WIDTH + _GAP)))
         cells = max(BLOCK_WIDTH, (width - 1 - _GAP * (columns - 1)) // columns)
         stacks: list[Block] = [[] for _ in range(columns)]
         for block in blocks:
@@ -214,7 +212,7 @@ class JobDetails(LineView, can_focus=True):
         if report is None:
             return []
         made: Block = [head([("Fix first", theme.STRONG)], self._table.window_text, width)]
-        for loss in fix_first(report)[:_FIRST]:
+        for loss in fix_first(report)[:_SLOWEST]:
             part = loss.part if self._table.in_usd else loss.part._replace(usd=0.0)
             if round(part.usd or part.seconds / 3_600, 2) <= 0:
                 break

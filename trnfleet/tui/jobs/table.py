@@ -41,7 +41,11 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.wire.messages import JobMessage
 
-LOSS, GOODPUT, CHIPS, NAME = SORTS = ("lost", "goodput", "chips", "name")
+LOSS = "lost"
+GOODPUT = "goodput"
+CHIPS = "chips"
+NAME = "name"
+SORTS = (LOSS, GOODPUT, CHIPS, NAME)
 """Orders cycled with `s`."""
 MOST_ROWS = 200
 """Most jobs listed without a filter."""
@@ -96,16 +100,11 @@ _ROUTINE = frozenset(
     }
 )
 """Losses in a quiet colour."""
-_ROUNDING = 1e-9
 _LEAST_SHARE = 0.005
 """Smallest share of a cause with a cell of its own in a meter."""
-_MINUTE_S = 60
 _SIGN = 3
 _NAME_LEAST = 9
 _NAME_MOST = 28
-_METER_MOST = 40
-_METER_ALONE = 90
-"""Most cells of a meter, beside problems and without any."""
 
 
 class JobRow(NamedTuple):
@@ -202,7 +201,7 @@ def amounts_of(paid: PaidTime, *, in_usd: bool) -> NDArray[np.float64] | None:
     if not in_usd:
         return paid.seconds / 3_600
     # Both are sums of the same seconds, in another order.
-    return paid.usd if paid.unpriced_s < (1 - _ROUNDING) * paid.seconds.sum() else None
+    return paid.usd if paid.unpriced_s < (1 - 1e-9) * paid.seconds.sum() else None
 
 
 def amount_text(amount: float | None) -> str:
@@ -290,7 +289,8 @@ def columns_at(width: int, rows: Sequence[JobRow]) -> dict[str, int]:
     if "meter" not in columns:
         columns["loss"] += min(left, 9)
         return columns
-    more = min(left, (_METER_MOST if "problem" in columns else _METER_ALONE) - columns["meter"])
+    # Beside problems a meter has half of what is left.
+    more = left // 2 if "problem" in columns else left
     columns["meter"] += more
     if "problem" in columns:
         columns["problem"] += left - more
@@ -332,7 +332,7 @@ class JobTable(RowList[str, JobRow]):
         chosen = window.spans_s[window.place]
         if chosen is None:
             return None
-        minutes = math.ceil(chosen * (self._monitor.moment().speed or 1.0) / _MINUTE_S)
+        minutes = math.ceil(chosen * (self._monitor.moment().speed or 1.0) / 60)
         # One that has begun is only a part.
         return None if minutes > MINUTES else min(MINUTES, minutes + 1)
 
@@ -346,7 +346,7 @@ class JobTable(RowList[str, JobRow]):
         text = duration(report.lasts_s)
         if minutes is None:
             return f"since the start, over {text}"
-        return f"{'last' if report.lasts_s > (minutes - 1) * _MINUTE_S - 1 else 'over'} {text}"
+        return f"{'last' if report.lasts_s > (minutes - 1) * 60 - 1 else 'over'} {text}"
 
     @property
     def in_usd(self) -> bool:
@@ -472,7 +472,7 @@ class JobTable(RowList[str, JobRow]):
 
     def sum_parts(self) -> Parts:
         """Return the fleet's line below all jobs."""
-        report, plan = self.report, self.plan()
+        report = self.report
         if report is None:
             return []
         sum_row = JobRow(
@@ -486,7 +486,7 @@ class JobTable(RowList[str, JobRow]):
             None,
             False,
         )
-        return self._figures(sum_row, plan, ("   ", theme.BASE), theme.STRONG, theme.STRONG)
+        return self._figures(sum_row, self.plan(), ("   ", theme.BASE), theme.STRONG, theme.STRONG)
 
     def parts_of(self, row: JobRow, width: int, *, selected: bool) -> Parts:
         sign, style = self._sign(row)

@@ -305,7 +305,8 @@ class JobsView(FilteredView):
 
     def _summary_parts(self, width: int) -> Parts:
         """Return the fleet's paid time and its parts, and order or filter."""
-        table, report = self.table, self.table.report
+        table = self.table
+        report = table.report
         if report is None or not report.lasts_s:
             return [(f" {table.window_text}", theme.QUIET)]
         amounts = amounts_of(report.fleet, in_usd=table.in_usd)
