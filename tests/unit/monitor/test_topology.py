@@ -10,6 +10,7 @@ import pytest
 from support.generations import GENERATIONS, made_up
 from support.monitor.alert_run import AlertRun
 from support.monitor.feed import Feed, live_feed, standalone, ultraservers
+from support.monitor.top import Top
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
@@ -218,3 +219,12 @@ def named_end(links: FleetLinks, end: tuple[int, int]) -> str:
     chip, lane = end
     names = links.layout.lane_names_of(int(links.layout.instance_of_chip[chip]))
     return f"{links.layout.path(Node(Level.CHIP, chip))}:{names[lane]}"
+
+
+def test_links_known_from_roll_ups_only_are_in_no_state() -> None:
+    top = Top()
+    top.monitor.compute()
+    monitor = top.monitor
+    links = FleetLinks(monitor.store, monitor.rollups, RULES)
+    assert links.counts == LinkCounts(32 + 2 * 192, unknown=32 + 2 * 192)
+    assert links.table(0).total == 0
