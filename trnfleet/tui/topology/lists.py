@@ -220,7 +220,7 @@ class DomainList(RowList[str, DomainRow]):
     def head(self, width: int) -> Parts:
         """Return the titles of the columns."""
         name = fit("UltraServer or instance", self._room(width))
-        text = f"   {name}   links      up  down  slow  not known  job"
+        text = f"   {name}  links     up  down  slow not known  job"
         return [(text, theme.HEAD)]
 
     def _room(self, width: int) -> int:
@@ -248,12 +248,12 @@ class DomainList(RowList[str, DomainRow]):
             (">" if selected else " ", base),
             (f"{link_glyph(worst, math.nan, '  ?')} ", base if selected else link_style(worst)),
             (fit(in_room(plain(names.address(row.address), 120), room), room), base),
-            (right(f"{counts.all:,}" if counts.all else "none", 8), base),
-            (right(f"{counts.up:,}", 8), base),
+            (right(f"{counts.all:,}" if counts.all else "none", 7), base),
+            (right(f"{counts.up:,}", 7), base),
             (right(f"{counts.down:,}", 6), ink(counts.down, LinkState.DOWN)),
             (right(f"{counts.slow:,}", 6), ink(counts.slow, LinkState.SLOW)),
-            (right(f"{counts.unknown:,}", 11), ink(counts.unknown, LinkState.UNKNOWN)),
-            (fit(f"  {row.job or '-'}", width - room - 42), base),
+            (right(f"{counts.unknown:,}", 10), ink(counts.unknown, LinkState.UNKNOWN)),
+            (fit(f"  {row.job or '-'}", width - room - 39), base),
         ]
 
 

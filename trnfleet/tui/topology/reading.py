@@ -118,10 +118,16 @@ class TopologyReading:
         """None until there is a pass of the present layout."""
         self.domain = -1
         """The domain shown; -1 for none."""
-        self.table: LinkTable | None = None
+        self._table: LinkTable | None = None
         self.by_end: dict[tuple[int, int], int] = {}
         """Row of the table by chip row and lane, for both ends of each link."""
         self._read_of: Hashable = None
+
+    @property
+    def table(self) -> LinkTable | None:
+        """The links of the domain; None while they are of another layout than the store's."""
+        is_current = self.links is not None and self.links.layout is self.layout
+        return self._table if is_current else None
 
     @property
     def revision(self) -> Hashable:
@@ -151,7 +157,7 @@ class TopologyReading:
         """Drop what was read: another monitor is shown."""
         self._read_of = None
         self.links = None
-        self.table = None
+        self._table = None
 
     def choose(self, domain: int) -> None:
         """Look at a domain."""
@@ -160,11 +166,11 @@ class TopologyReading:
             self._look()
 
     def _look(self) -> None:
-        self.table = None
+        self._table = None
         self.by_end = {}
         if self.links is None or not 0 <= self.domain < len(self.links.starts):
             return
-        self.table = table = self.links.table(self.domain)
+        self._table = table = self.links.table(self.domain)
         ends = np.concatenate((table.chips, table.lanes), axis=1).tolist()
         for number, (chip, far, lane, far_lane) in enumerate(ends):
             self.by_end[chip, lane] = number

@@ -303,7 +303,7 @@ class TopologyView(FilteredView):
         """Return the lines of the drawing."""
         instance = self.instance
         links = self.reading.links
-        if instance < 0 or links is None or width <= 0:
+        if instance < 0 or links is None or self.reading.table is None or width <= 0:
             return []
         layout = self.reading.layout
         if layout.is_rolled[instance]:
