@@ -264,7 +264,7 @@ def goodput_text(report: GoodputReport) -> str:
 
 def _known_usd(paid: PaidTime, usd: float) -> float | None:
     """Return an amount, unless no time that it may be of has a price."""
-    return usd if paid.unpriced_s < paid.seconds.sum() else None
+    return usd if paid.is_priced else None
 
 
 def _paid_facts(paid: PaidTime) -> dict[str, Any]:

@@ -83,6 +83,8 @@ async def test_views_and_this_views_actions_come_first() -> None:
             "2 Hierarchy",
             "3 Topology",
             "4 Chip",
+            "5 Jobs",
+            "6 Power",
             "7 Reservations",
             "8 Alerts is on the screen",
             "9 Events",

@@ -153,6 +153,7 @@ async def test_a_watch() -> None:
                     watch._peers._note(envelope)
         take(feed, batch)
         collector.close()
+        collector.paid()
         collector.news()
         watch._attendance._seen_s = feed.clock.monotonic_s()
         watch._choose_role(feed.clock.monotonic_s())

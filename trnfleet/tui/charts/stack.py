@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from rich.color import Color, blend_rgb
 from rich.style import Style
 
 from trnfleet.tui import theme
@@ -27,8 +26,6 @@ EIGHTHS = " ▁▂▃▄▅▆▇█"
 FILLS = "█▓▒░▚▞"
 """Fills of layers where colours cannot tell them apart."""
 _STEPS = len(EIGHTHS) - 1
-_STRENGTH = 0.6
-"""Share of a layer's own colour over the page."""
 
 
 class Layer(NamedTuple):
@@ -68,7 +65,7 @@ def stack(
         cap_row: Line of the cap, drawn where nothing is above it; None for none.
         before: Why there is nothing in the first columns.
     """
-    colors = [_softened(layer.style) for layer in layers]
+    colors = [layer.style.color for layer in layers]
     values = np.stack([np.nan_to_num(layer.values) for layer in layers])
     levels = np.rint(np.cumsum(values, axis=0) * _STEPS * height / top).astype(np.int64)
     bottoms = _STEPS * np.arange(height - 1, -1, -1)[:, np.newaxis, np.newaxis]
@@ -110,15 +107,6 @@ def stack(
                 parts.append((EIGHTHS[eighths] * cells, style))
         made.append(tuple(parts))
     return made
-
-
-def _softened(style: Style) -> Color | None:
-    """Return a layer's colour, nearer to the page: a chart covers more than text does."""
-    color = style.color
-    page = theme.BACKGROUND
-    if color is None or color.triplet is None or page.triplet is None:
-        return color
-    return Color.from_triplet(blend_rgb(page.triplet, color.triplet, _STRENGTH))
 
 
 def _gap_text(text: str, cells: int) -> str:
