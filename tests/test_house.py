@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 66_700,
-    "statements of tests and lab": 65_900,
-    "numeric constants": 891,
+    "statements of trnfleet": 70_600,
+    "statements of tests and lab": 67_400,
+    "numeric constants": 938,
     "tuple assignments": 193,
-    "modules that one sibling imports": 44,
+    "modules that one sibling imports": 46,
     "class names twice": 34,
     "vague names": 96,
 }
