@@ -51,7 +51,7 @@ class PaidTime(NamedTuple):
     seconds: NDArray[np.float64]
     """Instance-seconds by `TimeCause`."""
     usd: NDArray[np.float64]
-    """Price of the same, as far as it is known."""
+    """Its price, as far as known."""
     unpriced_s: float
     """Instance-seconds without a known price."""
 
@@ -121,7 +121,7 @@ class GoodputReport(NamedTuple):
     jobs: list[JobTime]
     """Jobs with any paid time, the one with the most loss first."""
     site: Site = DEFAULT_SITE
-    """Limits and prices by which it was added."""
+    """Limits and prices that it uses."""
 
 
 def paid_report(rows: Iterable[PaidRow], lasts_s: float) -> GoodputReport:

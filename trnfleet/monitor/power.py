@@ -46,7 +46,7 @@ STEP_S = TIERS[0].step
 """Wall seconds of a mean in peaks, as in headlines."""
 PEAK_PCT = 95
 NEAR_CAP = 0.9
-"""Share of a cap from which a place is near it."""
+"""Share of a cap above which a place counts as near it."""
 SWING_S = 2
 """Seconds of the largest swing, as in POLCA (arXiv 2308.12908): published."""
 J_PER_KWH = 3.6e6

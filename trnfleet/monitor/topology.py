@@ -119,7 +119,7 @@ NO_LINKS = LinkTable(
 
 
 def slow_rule(rules: Sequence[Rule]) -> Rule | None:
-    """Return the rule that says which link is slow; None without one."""
+    """Return the rule for slow links; None without one."""
     return next(
         (
             rule
@@ -210,7 +210,7 @@ class FleetLinks:
         return some[order[:most]]
 
     def _count(self) -> None:
-        """Count the links of all domains; only those with trouble are looked at one by one."""
+        """Count the links of all domains; only domains with trouble are read link by link."""
         store = self.store
         layout = self.layout
         codes = store.columns[_UP.name]
@@ -333,7 +333,7 @@ def _once(layout: Layout, instances: Rows) -> LinkTable:
 
 
 def _links_per_instance(kind: InstanceType) -> int:
-    """Return the links of an instance, with its part of those of a whole UltraServer."""
+    """Return the links of an instance, with its share of the UltraServer's."""
     between = kind.between
     beyond = 0 if between is None else kind.chips * between.links // between.members
     return kind.topology.links + beyond

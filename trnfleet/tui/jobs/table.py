@@ -190,7 +190,7 @@ class JobRow(NamedTuple):
         return values[column]
 
     def has(self, part: str) -> bool:
-        """Return whether a text of it has a part."""
+        """Return whether one of its texts contains a part."""
         job = self.job
         known = [self.key, self.title] + ([] if job is None else [job.state, job.kind, *job.on])
         return part in "\n".join(known).lower()
@@ -425,7 +425,7 @@ class JobTable(RowList[str, JobRow]):
             )
 
     def _chips(self) -> NDArray[np.int64]:
-        """Return the chips of each placed job; the last number is of those without."""
+        """Return the chips of each placed job and, last, those without a job."""
         store = self._monitor.store
         if self._chips_of[0] is not store.placement:
             most = len(self._monitor.ingest.job_table.placed)

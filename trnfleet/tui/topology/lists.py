@@ -175,7 +175,7 @@ class DomainRow(NamedTuple):
 
 
 class DomainList(RowList[str, DomainRow]):
-    """UltraServers and standalone instances, those with links not up first."""
+    """UltraServers and standalone instances, the worst first."""
 
     HELP_TITLE = "UltraServers and instances"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "enter", "open its links")]

@@ -257,7 +257,7 @@ class TopologyView(FilteredView):
             lines.tick()
 
     def _read_lists(self) -> None:
-        """Read the rows of the list shown again, where anything of it is new."""
+        """Read the shown list again if anything has changed."""
         alerts = self.context.alerts.revision
         key = (
             self.reading.revision,
