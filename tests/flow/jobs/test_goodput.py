@@ -112,7 +112,7 @@ def test_history_and_usage_say_what_status_says(scenario: str, fleet: str, tmp_p
             assert sum(job["seconds"].values()) == pytest.approx(job["paid_s"])
         by_minute = usage("--every", "1m")
         for cause in {*whole["seconds"]} - {"productive", "lost_work", "slow", "unsplit"}:
-            # Steps are split in the whole, also those that end in the next minute.
+            # A step may end in the next minute, so only the whole is split exactly.
             parts = sum(part["seconds"][cause] for part in by_minute)
             assert parts == pytest.approx(whole["seconds"][cause], abs=1e-6), cause
         assert sum(part["paid_s"] for part in by_minute) == pytest.approx(whole["paid_s"])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LEAST_WIDTH = 12
 LEAST_ROWS = 3
 """Below these a chart says no more than a number."""
-_NEAR_LIMIT = 1.6
+NEAR_LIMIT = 1.6
 """Most times the largest value for a limit on the scale. Higher limits are only in the title."""
 _REASONS = tuple(Reason)
 
@@ -229,7 +229,7 @@ def scale_of(chart: Chart) -> tuple[float, float]:
         for limit in chart.limits
         if limit.value > chart.floor
         and (
-            limit.is_always_shown or not over > 0 or limit.value - chart.floor <= _NEAR_LIMIT * over
+            limit.is_always_shown or not over > 0 or limit.value - chart.floor <= NEAR_LIMIT * over
         )
     ]
     # A line on the edge of the chart is hard to see.

@@ -44,6 +44,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.axes import Limit, nice_ceiling, time_axis, value_axis
+from trnfleet.tui.charts.chart import NEAR_LIMIT
 from trnfleet.tui.charts.history import MEAN_S, chart_inputs, fired_marks
 from trnfleet.tui.charts.stack import Layer, fill_of, histogram, stack
 from trnfleet.tui.format.power import (
@@ -99,8 +100,6 @@ _HISTOGRAM = 9
 """Cells of a narrow and a wide legend, and most lines of a distribution with its title."""
 _WORDS = {"temperature_c": "temperature"}
 _NAMES = {RACKS: "Racks", ULTRASERVERS: "UltraServers", JOBS: "Jobs", RESERVATIONS: "Reservations"}
-_NEAR_CAP = 1.6
-"""Most times the largest value for a cap within the chart, as in other charts."""
 _PAUSES = 50
 """Least time between two readings, in times of what one takes: 2 % of a core."""
 _NO_POWER = (
@@ -405,7 +404,7 @@ class PowerPanel(LineView, can_focus=False):
 
         tracks = [history.job_track(name, POWER_W, times.span_s) for name in jobs]
         most = float(np.nan_to_num(means(fleet, width)).max(initial=0.0))
-        has_cap = cap <= _NEAR_CAP * most or not most
+        has_cap = cap <= NEAR_LIMIT * most or not most
         top = nice_ceiling(max(most, cap if has_cap else 0.0, 1.0))
         limits = [Limit(cap, "cap", theme.CHART_CAP)] if has_cap else []
         axis = value_axis((0.0, top), "W", limits, rows, width, is_signed=False)

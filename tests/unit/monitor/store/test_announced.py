@@ -132,7 +132,7 @@ def test_coverage_of_rules_in_a_mixed_fleet() -> None:
     )
     seen = {rule.rule: rule for rule in coverage(feed)}
     assert [seen[name].instances for name in ("job-no-progress", "job-idle")] == [1, 1]
-    assert seen["job-slow"].lacks == ("job messages",)
+    assert (seen["job-slow"].applies, seen["job-slow"].lacks) == (False, ("job messages",))
 
 
 def test_rules_that_see_nothing_are_counted() -> None:
