@@ -415,6 +415,10 @@ _PLACES = {
 """Keys of `instance_info`, and the exporter's labels."""
 
 
+Values = dict[str, dict[str, float]]
+"""Values of a process's cores, by name of a core."""
+
+
 class ExporterLayout:
     """The series of a scrape by their names, and the document that their values make."""
 
@@ -459,19 +463,17 @@ class ExporterLayout:
             totals: The host's counters, continued.
         """
         reports: list[dict[str, Any]] = [{} for _ in self._tags]
-        cores: list[dict[str, dict[str, float]]] = [{} for _ in self._tags]
-        memory: list[dict[str, dict[str, float]]] = [{} for _ in self._tags]
+        cores: list[Values] = [{} for _ in self._tags]
+        memory: list[Values] = [{} for _ in self._tags]
         devices: dict[int, dict[str, Any]] = {}
         usage: dict[str, float] = {}
         host_memory: dict[str, float] = {}
-        # Most cores that a process lists are idle.
-        idle = {UTILISATION: 0.0}
         for place, value in zip(self.places, values, strict=True):
             if place is None:
                 continue
             part, key, row, series, core = place
             if part is DocumentPart.CORE:
-                cores[row][core] = {key: value * 100.0} if value else idle
+                cores[row][core] = {key: value * 100.0} if value else _IDLE
             elif part is DocumentPart.MEMORY:
                 memory[row].setdefault(core, {})[key] = value
             elif series is not None:
@@ -488,8 +490,10 @@ class ExporterLayout:
                 usage[key] = value * 100.0
             else:
                 host_memory[key] = value
+        named: set[str] = set()
         for report, of_cores, of_memory in zip(reports, cores, memory, strict=True):
             if of_cores:
+                _name_idle(of_cores, of_memory, named)
                 report["neuroncore_counters"] = {"neuroncores_in_use": of_cores}
             if of_memory:
                 used = {"usage_breakdown": {"neuroncore_memory_usage": of_memory}}
@@ -507,6 +511,22 @@ class ExporterLayout:
             "instance_info": self._instance,
             "neuron_hardware_info": self._hardware,
         }
+
+
+_IDLE = {UTILISATION: 0.0}
+
+
+def _name_idle(cores: Values, memory: Values, named: set[str]) -> None:
+    """Delete the idle cores of a process that others have named.
+
+    A process lists every core, and most are idle: they cost most of a page. They say nothing where
+    the process's own cores are known.
+    """
+    idle = {core for core, facts in cores.items() if facts is _IDLE}
+    if len(idle) < len(cores) or any(any(parts.values()) for parts in memory.values()):
+        for core in idle & named:
+            del cores[core]
+    named |= idle
 
 
 def _runtime_place(name: str, labels: dict[str, str], tag: str, row: int) -> SeriesPlace | None:

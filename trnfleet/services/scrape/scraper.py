@@ -23,7 +23,7 @@ from trnfleet import logs
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.bridge.neuron.observer import UtilisationUnit
 from trnfleet.bridge.neuron.scrapes import Scrapes
-from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path, publisher_of
+from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
 from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
@@ -197,6 +197,8 @@ class Scraper:
         """By address."""
         self._agents: dict[str, tuple[str, float]] = {}
         """Address of each agent that is online, and when it said so, by client id."""
+        self._agent_at: dict[str, str] = {}
+        """Client id of the agent at each address."""
         self._turns = asyncio.Semaphore(AT_ONCE - RETRIES)
         self._retries = asyncio.Semaphore(RETRIES)
         self._long = asyncio.Semaphore(LONG_AT_ONCE)
@@ -486,10 +488,9 @@ class Scraper:
 
     def _agent_of(self, host: ScrapedHost) -> str:
         """Return the client id of the agent that publishes a host; empty without one."""
-        client = publisher_of(host.path)
-        path, heard_s = self._agents.get(client, ("", 0.0))
-        is_there = host.path == path != "" and self._clock.monotonic_s() - heard_s < AGENT_STILL_S
-        return client if is_there else ""
+        client = self._agent_at.get(host.path, "")
+        _, heard_s = self._agents.get(client, ("", -math.inf))
+        return client if self._clock.monotonic_s() - heard_s < AGENT_STILL_S else ""
 
     async def _follow_agents(self, source: Source) -> None:
         while True:
@@ -502,13 +503,17 @@ class Scraper:
                 presence = decode_message(envelope.payload, HostMessage)
             except WireError:
                 continue
-            self._agents.pop(presence.client, None)
+            client = presence.client
+            former, _ = self._agents.pop(client, ("", 0.0))
+            if self._agent_at.get(former) == client:
+                del self._agent_at[former]
             if (
                 presence.state == "online"
                 and presence.path
                 and len(self._agents) < DEFAULT_LIMITS.publishers
             ):
-                self._agents[presence.client] = (presence.path, self._clock.monotonic_s())
+                self._agents[client] = (presence.path, self._clock.monotonic_s())
+                self._agent_at[presence.path] = client
 
     def _note(self, host: ScrapedHost, state: HostState, reason: str) -> list[Envelope]:
         """Count an outcome, and return the event where the host's state has changed."""

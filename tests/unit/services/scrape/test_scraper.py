@@ -7,6 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from support.exporter import answer, exporter_page, serve
 from support.monitor.feed import SilentSource
@@ -324,15 +325,15 @@ async def test_an_agent_of_the_same_host_wins(exporters: Exporters) -> None:
 
 
 async def test_an_agent_without_a_last_will_is_gone_after_a_while(exporters: Exporters) -> None:
-    """Its host is not cleared with the target while it is there."""
+    """Its address says whose host it is: the client id may be of its start, before it had an id."""
     clock = ManualClock(wall_ns=1_767_571_200_000_000_000)
     scraper = scraper_of(exporters.url("a", exporter_page(0, 1, runtimes=1)), clock=clock)
-    presence = HostMessage(
-        client="neuron-i-" + 17 * "0", state="online", boot="x", path=HOST.format(0)
-    )
+    presence = HostMessage(client="neuron-trn-box", state="online", boot="x", path=HOST.format(0))
     topic = build_topic("prod", TopicClass.PUBLISHER, presence.client)
     out = Collected()
-    scraper.note_agents([message_envelope(topic, presence, retain=True)])
+    elsewhere = msgspec.structs.replace(presence, path=HOST.format(1))
+    for told in (elsewhere, presence):
+        scraper.note_agents([message_envelope(topic, told, retain=True)])
     await scraper.scrape_all(out)
     assert out.take(TopicClass.NODE) == []
     assert scraper.summary() == "1 host: 1 with an agent; 0 scrapes, 0 failed"
