@@ -45,6 +45,8 @@ async def test_an_ultraserver_at_every_size(size: tuple[int, int]) -> None:
         shown = pilot.text()
         assert "Links of the fleet: 414 of 416 up, 1 down, 1 slow" in shown
         assert shown.index("✖ uc1/us-0001") < shown.index("uc1/us-0002")
+        sent = feed.monitor.store.values(BY_NAME["efa_tx_bytes_per_s"], slice(0, 4))
+        assert view(pilot).domains.rows[0].efa == pytest.approx(float(sent.sum()))
         await pilot.press("enter", telemetry=feed)
         shown = pilot.text()
         assert "190 of 192 up, 1 down, 1 slow" in shown

@@ -11,6 +11,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.filters.columns import Column, Columns, Kind
 from trnfleet.domain.filters.language import EVERYTHING
 from trnfleet.domain.layout import Node
+from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.findings import LIMIT
 from trnfleet.monitor.topology import LinkCounts, LinkState
@@ -44,6 +45,7 @@ DOMAIN_COLUMNS = Columns(
         Column("down", Kind.NUMBER),
         Column("slow", Kind.NUMBER),
         Column("unknown", Kind.NUMBER),
+        Column("efa", Kind.NUMBER, "bytes/s"),
         Column("job"),
     )
 )
@@ -163,11 +165,15 @@ class DomainRow(NamedTuple):
     domain: int
     address: str
     counts: LinkCounts
+    efa: float
+    """Bytes/s that its instances send over EFA; NaN if unknown."""
     job: str
 
     def value(self, column: str) -> str | float | None:
         if column in {"at", "job"}:
             return self.address if column == "at" else self.job
+        if column == "efa":
+            return None if math.isnan(self.efa) else self.efa
         return float(self.counts.all if column == "links" else getattr(self.counts, column))
 
     def has(self, part: str) -> bool:
@@ -214,17 +220,21 @@ class DomainList(RowList[str, DomainRow]):
         first = next(iter(jobs), "")
         more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
         return DomainRow(
-            domain, domain_address(links, domain), links.counts_of(domain), f"{first}{more}"
+            domain,
+            domain_address(links, domain),
+            links.counts_of(domain),
+            reading.efa_of(covered),
+            f"{first}{more}",
         )
 
     def head(self, width: int) -> Parts:
         """Return the titles of the columns."""
         name = fit("UltraServer or instance", self._room(width))
-        text = f"   {name}  links     up  down  slow not known  job"
+        text = f"   {name}  links     up  down  slow not known    EFA out  job"
         return [(text, theme.HEAD)]
 
     def _room(self, width: int) -> int:
-        return max(18, min(40, width - 54))
+        return max(18, min(40, width - 65))
 
     def parts_of(self, row: DomainRow, width: int, *, selected: bool) -> Parts:
         base = theme.SELECTED_QUIET if selected else theme.BASE
@@ -253,7 +263,8 @@ class DomainList(RowList[str, DomainRow]):
             (right(f"{counts.down:,}", 6), ink(counts.down, LinkState.DOWN)),
             (right(f"{counts.slow:,}", 6), ink(counts.slow, LinkState.SLOW)),
             (right(f"{counts.unknown:,}", 10), ink(counts.unknown, LinkState.UNKNOWN)),
-            (fit(f"  {row.job or '-'}", width - room - 39), base),
+            (right("-" if math.isnan(row.efa) else with_unit(row.efa, "bytes/s"), 11), base),
+            (fit(f"  {row.job or '-'}", width - room - 50), base),
         ]
 
 

@@ -212,12 +212,13 @@ class TopologyReading:
         store = self.context.monitor.store
         return store.announces(("link_tx_bytes_per_s",), slice(instance, instance + 1))
 
-    def efa_of(self, instance: int) -> float:
-        """Return what an instance sends over EFA, bytes/s; NaN if unknown or not live."""
+    def efa_of(self, instances: range) -> float:
+        """Return what live instances send over EFA, bytes/s; NaN if unknown of all."""
         store = self.context.monitor.store
-        if not store.instance_fresh[instance]:
-            return math.nan
-        return float(store.values(_EFA, slice(instance, instance + 1))[0])
+        rows = slice(instances.start, instances.stop)
+        rates = store.values(_EFA, rows)[store.instance_fresh[rows]]
+        known = rates[~np.isnan(rates)]
+        return float(known.sum()) if len(known) else math.nan
 
     def node(self, instance: int) -> NodeLinks:
         """Return the links of an instance of the domain."""

@@ -316,7 +316,7 @@ def node_lines(
         )
         ends = f"{node.ends_up}/{node.ends}" if node.ends else "-"
         sent = "-" if math.isnan(node.sent) else f"{node.sent / 1e9:,.0f}"
-        efa = reading.efa_of(instance)
+        efa = reading.efa_of(range(instance, instance + 1))
         out = "-" if math.isnan(efa) else with_unit(efa, "bytes/s")
         mark = f"{link_glyph(node.worst, math.nan, '  ?')} "
         figures = f"{fit(links, 15)}{fit(ends, 8)}{right(sent, 8)}{right(out, 11)}"
