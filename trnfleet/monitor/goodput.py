@@ -162,7 +162,8 @@ class Goodput:
             lasted_ns = 0
         is_heard = not is_cut_off and lasted_ns <= GAP_S * moment.speed * NS_PER_S
         lasted_s = lasted_ns / NS_PER_S
-        spans = [_START, self._span_of(moment.time_ns)]
+        # Time up to a full minute belongs to the minute before it.
+        spans = [_START, self._span_of(moment.time_ns - 1)]
         self._lasts_s[spans] += lasted_s
         messages = [jobs.by_key.get(name) for name in jobs.placed]
         slots = self._slots_of(jobs)
