@@ -58,7 +58,8 @@ class PaidTime(NamedTuple):
     @property
     def is_priced(self) -> bool:
         """Whether any part has a known price."""
-        return not np.isclose(self.unpriced_s, self.seconds.sum())
+        # Both are sums of the same seconds, in another order.
+        return self.unpriced_s < (1 - 1e-9) * float(self.seconds.sum())
 
 
 class Part(NamedTuple):

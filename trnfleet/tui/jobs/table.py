@@ -200,8 +200,7 @@ def amounts_of(paid: PaidTime, *, in_usd: bool) -> NDArray[np.float64] | None:
     """Return paid time by cause, in USD or instance-hours; None without any known price."""
     if not in_usd:
         return paid.seconds / 3_600
-    # Both are sums of the same seconds, in another order.
-    return paid.usd if paid.unpriced_s < (1 - 1e-9) * paid.seconds.sum() else None
+    return paid.usd if paid.is_priced else None
 
 
 def amount_text(amount: float | None) -> str:
