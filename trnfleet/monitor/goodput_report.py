@@ -23,12 +23,13 @@ from trnfleet.domain.goodput import (
     split_steps,
 )
 from trnfleet.domain.quantities import NOT_AVAILABLE, duration
-from trnfleet.domain.site import DEFAULT_SITE, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
+
+    from trnfleet.domain.site import Site
 
 LEAST_PCT = 0.05
 """Smallest share of a cause in text: less would be shown as 0.0 %."""
@@ -121,8 +122,8 @@ class GoodputReport(NamedTuple):
     fleet: PaidTime
     jobs: list[JobTime]
     """Jobs with any paid time, the one with the most loss first."""
-    site: Site = DEFAULT_SITE
-    """Limits and prices that it uses."""
+    site: Site | None = None
+    """Limits and prices that it uses; None if they are not known."""
 
 
 def paid_report(rows: Iterable[PaidRow], lasts_s: float) -> GoodputReport:
@@ -210,7 +211,9 @@ def goodput_facts(report: GoodputReport) -> dict[str, Any]:
             }
             for loss in fix_first(report)
         ],
-        "limits": {"ttft_s": report.site.ttft_limit, "tpot_s": report.site.tpot_limit},
+        "limits": None
+        if report.site is None
+        else {"ttft_s": report.site.ttft_limit, "tpot_s": report.site.tpot_limit},
         "jobs": [
             {
                 "job": job.job or None,

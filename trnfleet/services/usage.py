@@ -12,6 +12,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.durations import MINUTE_NS
 from trnfleet.domain.goodput import COLUMNS, PaidRow, Sum, merge_rows
 from trnfleet.domain.quantities import duration
+from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.export.history.tables import PAID_PERIODS_SQL, PAID_SUMS, paid_time_sql
 from trnfleet.monitor.freshness import Freshness
@@ -73,6 +74,8 @@ async def watch_usage(
     report: UsageReport | CauseReport,
     begin: Callable[[], None],
     write: Callable[[Sequence[Any]], None],
+    *,
+    site: Site = DEFAULT_SITE,
 ) -> None:
     """Watch a fleet until the report is complete or a signal ends it.
 
@@ -82,6 +85,7 @@ async def watch_usage(
         report: The report to fill.
         begin: Called once the broker is connected.
         write: Receives the `UsageRow` or `CauseUsage` of each interval that has ended.
+        site: Limits and prices of paid time.
 
     Raises:
         BrokerError: the broker cannot be reached or has no fleet.
@@ -90,7 +94,7 @@ async def watch_usage(
     """
     ending = Ending()
     fleet = await find_fleet(session, name)
-    source, monitor = monitor_fleet(session, fleet)
+    source, monitor = monitor_fleet(session, fleet, site=site)
     with ending.on_signals():
         async with background(source=source.run(), monitor=monitor.run()):
             await source.wait_connected(CONNECT_LIMIT_S)
@@ -301,6 +305,8 @@ class CauseReport:
         self._every = max(1, round(every_s * NS_PER_S) // MINUTE_NS)
         self._left_ns = round(lasts_s * NS_PER_S)
         self._goodput = Goodput()
+        self._site: Site | None = None
+        """Limits and prices; None for a past period, whose writer had them."""
         self._from_ns = self._now_ns = 0
         self._end = 0
         """Minute after the current interval, since 1970."""
@@ -329,7 +335,8 @@ class CauseReport:
         goodput = self._goodput
         if monitor.goodput is not goodput or now_ns < self._now_ns:
             ended = self.finish()
-            self._goodput = monitor.goodput = Goodput()
+            self._site = monitor.site
+            self._goodput = monitor.goodput = Goodput(self._site)
             self._goodput.ledger = []
             self._from_ns = self._now_ns = now_ns
             self._end = now_ns // MINUTE_NS + self._every
@@ -364,7 +371,7 @@ class CauseReport:
         made = paid_report(
             (row if row.minute >= first else _written_off(row) for row in rows), lasts_s
         )
-        usage = CauseUsage(from_ns, to_ns, made)
+        usage = CauseUsage(from_ns, to_ns, made._replace(site=self._site))
         self._unknown_s += usage.unknown_s
         return usage
 

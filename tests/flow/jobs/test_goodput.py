@@ -75,11 +75,16 @@ def numbers(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize(("scenario", "fleet"), [("game-day", "demo"), ("job-crash", "training")])
+@pytest.mark.parametrize(
+    ("scenario", "fleet"),
+    [("game-day", "demo"), ("job-crash", "training"), ("inference-day", "inference")],
+)
 def test_history_and_usage_say_what_status_says(scenario: str, fleet: str, tmp_path: Path) -> None:
     """Before and after a compaction, also by interval."""
     file = tmp_path / "run.mcap"
     folder = str(tmp_path / "history")
+    prices = ("--price", "trn2.48xlarge=36", "--price", "trn2u.48xlarge=36")
+    site = (*prices, "--ttft-limit", "300ms")
     run(
         *("simulate", "--record", str(file), "--scenario", scenario, "--seed", "11"),
         *("--ticks", "90", "--format", "cbor", "--granularity", "ultraserver"),
@@ -88,9 +93,9 @@ def test_history_and_usage_say_what_status_says(scenario: str, fleet: str, tmp_p
     # Milliseconds, and none is left out.
     end = format_rfc3339(recording.end_ns + NS_PER_MS)
     recording.close()
-    status = run("status", "--recording", str(file), "--at", end, "--json")
+    status = run("status", "--recording", str(file), "--at", end, "--json", *site)
     expected = json.loads(status.stdout)["goodput"]
-    run("history", "write", folder, "--from", str(file)).check_returncode()
+    run("history", "write", folder, "--from", str(file), *site).check_returncode()
 
     def usage(*options: str) -> list[dict[str, Any]]:
         done = run("usage", "--history", folder, "--name", fleet, "--json", *options)
@@ -101,6 +106,8 @@ def test_history_and_usage_say_what_status_says(scenario: str, fleet: str, tmp_p
     for _ in range(2):
         (whole,) = usage()
         assert whole["lasts_s"] == expected["lasts_s"]
+        assert whole["paid_usd"] == pytest.approx(expected["paid_usd"]) != 0
+        assert whole["limits"] is None, "its writer had them"
         jobs = {(job["job"], job["is_other_jobs"]): numbers(job) for job in whole["jobs"]}
         assert len(jobs) == len(expected["jobs"])
         for job in expected["jobs"]:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.options import broker_options, log_options, rules_option, setting
+from trnfleet.cli.options import (
+    broker_options,
+    log_options,
+    rules_option,
+    setting,
+    site_options,
+)
 from trnfleet.cli.output import (
     PROGRESS_EVERY_S,
     exit_on_broken_pipe,
@@ -30,6 +36,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
+    from trnfleet.domain.site import Site
     from trnfleet.export.history.database import Result
     from trnfleet.services.history.write import HistoryProgress
     from trnfleet.services.session import BrokerSession
@@ -86,6 +93,7 @@ def command() -> None:
     help="Name of this writer in its rows; by default the machine's name.",
 )
 @setting("--duration", type=Duration(), help="Stop after this time; by default at ctrl+c.")
+@site_options
 @rules_option
 @log_options
 def write(
@@ -96,6 +104,7 @@ def write(
     cell: str,
     writer: str | None,
     duration: float | None,
+    site: Site,
     rules: tuple[str, ...],
 ) -> None:
     """Write the history of a fleet into FOLDER, from a broker until ctrl+c, or from recordings.
@@ -116,7 +125,7 @@ def write(
     from trnfleet.services.history.write import HistoryRequest, write_from_broker, writer_name
 
     request = HistoryRequest(
-        Path(folder), cell, writer or writer_name(), load_rules(rules), duration
+        Path(folder), cell, writer or writer_name(), load_rules(rules), duration, site
     )
     reporter = Reporter(folder)
     if session is not None:

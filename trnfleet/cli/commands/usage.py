@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from trnfleet.cli.options import (
     json_option,
     log_options,
     setting,
+    site_options,
 )
 from trnfleet.cli.output import exit_on_broken_pipe, report_left_out
 from trnfleet.cli.params import Duration, FileName, Instant
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from trnfleet.domain.site import Site
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.usage import CauseUsage, UsageRow
 
@@ -102,6 +105,7 @@ _WORDS = ("from", "to", "reservation", "state", "what", "zone", "currency")
     metavar="ID",
     help="Only this reservation; repeatable.",
 )
+@site_options
 @json_option
 @log_options
 @click.pass_context
@@ -116,6 +120,7 @@ def command(
     lasts_s: float,
     every_s: float,
     ids: tuple[str, ...],
+    site: Site,
     as_json: bool,
 ) -> None:
     """Measure the use of reserved capacity, and print CSV: a line for each reservation and interval.
@@ -135,12 +140,17 @@ def command(
       trnfleet usage --history history --every 1d --json
     """
     given = given_on_command_line(ctx)
-    if folder is not None and ({"broker", "lasts_s"} & given or by == "reservation"):
-        raise click.UsageError("--history goes without --broker, --for and --by reservation")
-    if folder is None and (begin or end):
-        raise click.UsageError("--from and --to go with --history")
-    if ids and (folder is not None or by == "cause"):
-        raise click.UsageError("--id goes with --by reservation")
+    refused = {
+        "--history goes without --broker, --for and --by reservation": folder is not None
+        and ({"broker", "lasts_s"} & given or by == "reservation"),
+        "--from and --to go with --history": folder is None and (begin or end),
+        "--id goes with --by reservation": ids and (folder is not None or by == "cause"),
+        "--price, --ttft-limit, --tpot-limit and --pue go with --by cause; history has its writer's": (
+            by != "cause" and given & {*site._fields}
+        ),
+    }
+    for reason in [reason for reason, holds in refused.items() if holds]:
+        raise click.UsageError(reason)
     from trnfleet.export.history.query import open_history
     from trnfleet.services.usage import (
         CauseReport,
@@ -189,7 +199,8 @@ def command(
         raise click.UsageError("Missing option '--broker' (or '--history').")
     elif by == "cause":
         causes = CauseReport(every_s=shorter_s, lasts_s=lasts_s)
-        asyncio.run(watch_usage(session, name, causes, lambda: start(CAUSE_COLUMNS), write_causes))
+        begins = partial(start, CAUSE_COLUMNS)
+        asyncio.run(watch_usage(session, name, causes, begins, write_causes, site=site))
         total = causes.total()
     else:
         report = UsageReport(every_s=shorter_s, lasts_s=lasts_s, ids=frozenset(ids))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, Clock, format_rfc3339
 from trnfleet.domain.durations import MINUTE_NS
+from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.errors import TrnfleetError
 from trnfleet.export.history.database import HistoryError
 from trnfleet.export.history.files import cell_lock, locked
@@ -64,6 +65,8 @@ class HistoryRequest:
     rules: tuple[Rule, ...]
     """Rules for the recorded alerts."""
     duration_s: float | None = None
+    site: Site = DEFAULT_SITE
+    """Limits and prices of paid time."""
 
 
 class HistoryProgress(NamedTuple):
@@ -383,6 +386,7 @@ async def write_from_broker(
             source, monitor = monitor_fleet(
                 session,
                 fleet,
+                site=request.site,
                 rules=request.rules,
                 kind=HistoryMonitor,
                 subscriptions=HISTORY_SUBSCRIPTIONS,
@@ -464,6 +468,7 @@ def write_from_recording(
             fleet,
             clock=place,
             root=recording.root,
+            site=request.site,
             rules=request.rules,
         )
         past = PastMonitor(recording, monitor, place)

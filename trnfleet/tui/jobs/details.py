@@ -298,11 +298,10 @@ class JobDetails(LineView, can_focus=True):
         job = row.job
         assert job is not None  # noqa: S101  the caller has looked
         made: Block = [head([("Serving", theme.STRONG)], "means, now", width)]
-        report = self._table.report
-        assert report is not None  # noqa: S101  rows are of a report
+        site = self._monitor.site
         for name, time_s, limit_s in (
-            ("TTFT", job.ttft_s, job.ttft_limit_s or report.site.ttft_limit),
-            ("TPOT", job.tpot_s, job.tpot_limit_s or report.site.tpot_limit),
+            ("TTFT", job.ttft_s, job.ttft_limit_s or site.ttft_limit),
+            ("TPOT", job.tpot_s, job.tpot_limit_s or site.tpot_limit),
         ):
             is_over = time_s is not None and time_s > limit_s
             style = theme.SEVERITY_STYLE[Severity.WARNING] if is_over else theme.BASE
