@@ -146,6 +146,8 @@ class PlainFleet:
             name = self._job_of.get(path, "")
             job = self.jobs[name]
             cause = self._cause(path, name, at_s)
+            if cause == "idle" and paying:
+                cause = "idle_reserved"
             heard[name] += cause not in {"down", "unobserved"}
             for block in paying[-1:]:
                 span_s = instant_s(block["end"]) - instant_s(block["start"])

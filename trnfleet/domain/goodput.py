@@ -51,25 +51,27 @@ class TimeCause(enum.IntEnum):
     """No telemetry, and nobody announced its absence; or the monitor could not hear."""
     DOWN = 1
     """Announced as offline or quarantined."""
-    IDLE = 2
-    """Reserved and without work."""
-    RECOVERY = 3
+    IDLE_RESERVED = 2
+    """Without work, in an active reservation."""
+    IDLE = 3
+    """Without work, in no reservation."""
+    RECOVERY = 4
     """Its job has failed, hangs, or waits for instances."""
-    START_UP = 4
+    START_UP = 5
     """From the start of a job to its first new step."""
-    CHECKPOINT = 5
+    CHECKPOINT = 6
     """The part of checkpoints that blocks steps."""
-    DATA_WAIT = 6
-    EVALUATION = 7
-    PRODUCTIVE = 8
+    DATA_WAIT = 7
+    EVALUATION = 8
+    PRODUCTIVE = 9
     """Steps not lost later, at their ideal time. Of serving: busy and within the limits."""
-    LOST_WORK = 9
+    LOST_WORK = 10
     """Steps that no checkpoint held, at their ideal time."""
-    SLOW = 10
+    SLOW = 11
     """The rest of the stepping time. Of serving: busy and over a limit."""
-    HEADROOM = 11
+    HEADROOM = 12
     """Serving without requests. Not a loss."""
-    UNSPLIT = 12
+    UNSPLIT = 13
     """Working, as far as known, with no figures that tell progress from loss."""
 
     @property
@@ -80,7 +82,7 @@ class TimeCause(enum.IntEnum):
     @property
     def label(self) -> str:
         """Its name for people."""
-        return "idle reserved" if self is TimeCause.IDLE else self.key.replace("_", " ")
+        return self.key.replace("_", " ")
 
 
 class Sum(enum.IntEnum):

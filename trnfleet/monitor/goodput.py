@@ -188,7 +188,7 @@ class Goodput:
         if job_causes:
             self._add_troubled(spans, jobs, slots, instances * lasted_s, job_causes)
         for name, amount in idle.items():
-            self._add_part(spans, (0, TimeCause.IDLE, name), amount * lasted_s)
+            self._add_part(spans, (0, TimeCause.IDLE_RESERVED, name), amount * lasted_s)
         for number in np.flatnonzero(change.lost).tolist():
             lost = heard[:, own[number]] * change.lost[number]
             cause = job_causes.get(jobs.placed[own[number]], "")
@@ -339,25 +339,28 @@ class Goodput:
                 causes[rows.start : rows.stop] = TimeCause.DOWN
         if not is_heard:
             causes[:] = TimeCause.UNOBSERVED
+        jobs = np.array([*by_job, TimeCause.IDLE])
+        is_reserved = paid.blocks < len(paid.names)
+        idle = is_reserved & (causes < 0) & (jobs[numbers] == TimeCause.IDLE)
+        causes[idle] = TimeCause.IDLE_RESERVED
         # Most instances are as their job is; the others are moved.
         others = np.flatnonzero(causes >= 0)
-        jobs = np.array([*by_job, TimeCause.IDLE])
         _move(made, paid, others, jobs[numbers[others]], causes[others])
         if len(others):
             serving = serving[causes[serving] < 0]
         share = 1.0 - total[serving] / (100.0 * cores[serving])
         _move(made, paid, serving, jobs[numbers[serving]], TimeCause.HEADROOM, share)
-        idle = paid.free[causes[paid.free] < 0]
+        free = paid.free[idle[paid.free]]
         blocks = np.stack(
             [
-                np.bincount(paid.blocks[idle], weight[idle], len(paid.names) + 1)
+                np.bincount(paid.blocks[free], weight[free], len(paid.names))
                 for weight in paid.weights
             ],
             axis=1,
         )
         return made, {
             paid.names[number]: blocks[number]
-            for number in np.flatnonzero(blocks[:-1, _SECONDS]).tolist()
+            for number in np.flatnonzero(blocks[:, _SECONDS]).tolist()
         }
 
     def _add_troubled(

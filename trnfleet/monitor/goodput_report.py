@@ -180,7 +180,7 @@ def fix_first(report: GoodputReport) -> list[Loss]:
             for name, part in job.by(cause).items():
                 what = cause.label
                 place = name
-                if name and cause is not TimeCause.IDLE:
+                if name and cause is not TimeCause.IDLE_RESERVED:
                     place, _, what = name.removesuffix(")").partition(" (")
                 elif cause is TimeCause.SLOW:
                     what = UNEXPLAINED

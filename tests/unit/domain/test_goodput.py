@@ -53,6 +53,7 @@ def test_causes_have_the_order_of_the_rules() -> None:
     assert [cause.key for cause in TimeCause] == [
         "unobserved",
         "down",
+        "idle_reserved",
         "idle",
         "recovery",
         "start_up",

@@ -265,10 +265,11 @@ async def test_money_is_the_price_of_each_reservation() -> None:
     feed.receive(messages)
     await seconds(feed, 10)
     made = report(feed).fleet
-    assert made.seconds[TimeCause.IDLE] == 10.0 + 4.0 + 10.0
+    assert made.seconds[TimeCause.IDLE_RESERVED] == 10.0 + 4.0
+    assert made.seconds[TimeCause.IDLE] == 10.0, "an instance of no reservation"
     assert made.seconds[TimeCause.UNOBSERVED] == 10.0
     assert made.unpriced_s == 10.0
-    assert made.usd[TimeCause.IDLE] * 3_600 == pytest.approx(10 * 50.0 + 4 * 100.0)
+    assert made.usd[TimeCause.IDLE_RESERVED] * 3_600 == pytest.approx(10 * 50.0 + 4 * 100.0)
     assert made.usd[TimeCause.UNOBSERVED] * 3_600 == pytest.approx(10 * 50.0)
     feed.receive([feed.reservation("cb-1", HOST, instances=2, currency="EUR", change=1)])
     await seconds(feed, 1)
@@ -315,7 +316,7 @@ async def test_what_is_not_known_is_null_in_json_and_not_said_in_text() -> None:
     feed.receive([feed.reservation("cb-1", HOST)])
     await seconds(feed, 5)
     assert goodput_text(report(feed)) == (
-        "0.0 % over 10 s: idle reserved 50.0 %, headroom 50.0 %;"
+        "0.0 % over 10 s: idle 50.0 %, headroom 50.0 %;"
         " paid 0.14 USD for the part with a price, lost 0.00"
     )
 
@@ -382,13 +383,13 @@ async def test_idle_time_is_by_reservation(monkeypatch: pytest.MonkeyPatch) -> N
     await seconds(feed, 36)
     assert [loss_text(loss) for loss in fix_first(report(feed))] == [
         "1.00 USD  idle reserved cb-1",
-        "0.02 h  idle reserved",
+        "0.02 h  idle",
     ]
     assert goodput_facts(report(feed))["fix_first"][0]["lost_usd"] == pytest.approx(1.0)
     feed.receive([feed.reservation("cb-2", "uc1/standalone/trn2-0002")])
     await seconds(feed, 2)
     (idle,) = report(feed).jobs
-    assert {*idle.by(TimeCause.IDLE)} == {"cb-2", ""}, "the smallest part made room"
+    assert {*idle.by(TimeCause.IDLE_RESERVED)} == {"cb-2", ""}, "the smallest part made room"
 
 
 async def test_limits_of_serving_are_the_sites_or_the_jobs_own() -> None:

@@ -84,12 +84,15 @@ _METER = {
     TimeCause.CHECKPOINT: "c",
     TimeCause.DATA_WAIT: "d",
     TimeCause.EVALUATION: "e",
-    TimeCause.IDLE: "$",
+    TimeCause.IDLE_RESERVED: "$",
+    TimeCause.IDLE: "◦",
     TimeCause.UNOBSERVED: "?",
     TimeCause.UNSPLIT: "─",
     TimeCause.HEADROOM: "·",
 }
 """Sign of each cause, in the order of a meter. Signs tell causes apart without colour."""
+_IDLE = {TimeCause.IDLE_RESERVED: Tile.RESERVED_IDLE, TimeCause.IDLE: Tile.IDLE}
+"""Idle time looks as on the map of chips."""
 _ROUTINE = frozenset(
     {
         TimeCause.START_UP,
@@ -146,9 +149,11 @@ class JobRow(NamedTuple):
     def trouble(self) -> str:
         """What lost most of the time with the largest loss, as `JobTime.by` names it.
 
-        Empty if unknown.
+        Without a job it is the reservation with the most idle time. Empty if unknown.
         """
         cause = None if self.time is None else largest_loss(self.time.paid.seconds)
+        if self.key == NO_JOB:
+            cause = TimeCause.IDLE_RESERVED
         if self.time is None or cause is None:
             return ""
         parts = self.time.by(cause)
@@ -183,7 +188,7 @@ class JobRow(NamedTuple):
             "chips": self.chips,
             "goodput": self.goodput_pct,
             "lost": self.lost_per_h(in_usd=True),
-            "idle": None if priced is None else float(priced[TimeCause.IDLE]) * self.per_h,
+            "idle": None if priced is None else float(priced[[*_IDLE]].sum()) * self.per_h,
             "step": self.step_s,
             "mfu": self.mfu_pct,
         }
@@ -215,8 +220,8 @@ def cause_style(cause: TimeCause) -> Style:
     """Return the colour of a cause: amber for what should not be, slate for routine."""
     if cause is TimeCause.PRODUCTIVE:
         return theme.FILL
-    if cause is TimeCause.IDLE:
-        return theme.TILE_STYLE[Tile.RESERVED_IDLE]
+    if cause in _IDLE:
+        return theme.TILE_STYLE[_IDLE[cause]]
     if cause not in LOST or cause in _ROUTINE:
         return theme.QUIET
     return theme.STATE_STYLE[Freshness.OFFLINE] if cause is TimeCause.DOWN else theme.FILL_WARNING
@@ -502,7 +507,9 @@ class JobTable(RowList[str, JobRow]):
     def _sign(self, row: JobRow) -> tuple[str, Style]:
         """Return a row's first sign: its problem's severity, else its state."""
         if row.key == NO_JOB:
-            return theme.TILE_GLYPH[Tile.RESERVED_IDLE], theme.TILE_STYLE[Tile.RESERVED_IDLE]
+            is_reserved = row.time is not None and row.time.paid.seconds[TimeCause.IDLE_RESERVED]
+            tile = _IDLE[TimeCause.IDLE_RESERVED if is_reserved else TimeCause.IDLE]
+            return theme.TILE_GLYPH[tile], theme.TILE_STYLE[tile]
         if row.problem is not None and (row.job is None or row.job.state not in JOBS_DOWN):
             severity = row.problem.severity
             return theme.SEVERITY_GLYPH[severity], theme.SEVERITY_STYLE[severity]
