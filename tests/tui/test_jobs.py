@@ -134,6 +134,23 @@ async def test_details_tell_causes_steps_chips_and_serving() -> None:
         assert re.search("Instances without a job 4", pilot.text())
 
 
+async def test_states_share_the_axis_of_step_times() -> None:
+    feed = await fed()
+    for _ in range(20):
+        feed.receive([job(feed, "train", TRAINING, state="checkpointing")])
+        await feed.clock.advance(1.0)
+        feed.tick()
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "● running" in pilot.text()
+        assert "▼ checkpointing" in pilot.text()
+        found = re.findall(r"┄+●+▼+(?=\s)", pilot.text())
+        assert len(found) > 1, "in the timeline, and over the time axis of charts"
+        assert all(states.count("●") > states.count("▼") for states in found)
+        chart = pilot.text().partition("Step time of the job")[2]
+        assert chart.index(found[1]) < chart.index("now")
+
+
 async def test_fix_first_is_the_report_and_idle_money_opens_its_reservation() -> None:
     feed = await fed()
     feed.receive([feed.reservation("cb-idle", "uc1/standalone/trn2-0002")])

@@ -30,7 +30,12 @@ from trnfleet.domain.quantities import (
 )
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
-from trnfleet.monitor.goodput_report import fix_first, goodput_facts, goodput_text
+from trnfleet.monitor.goodput_report import (
+    expected_text,
+    fix_first,
+    goodput_facts,
+    goodput_text,
+)
 from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
 from trnfleet.monitor.problems import texts
@@ -352,11 +357,23 @@ class KnownFleet:
 
 
 def _goodput_rows(monitor: Monitor) -> Rows:
-    """Return goodput, and the most expensive losses."""
+    """Return goodput, the most expensive losses, and what is expected of jobs."""
     report = monitor.goodput.report()
     losses = [texts.loss_text(loss, monitor.ingest.names) for loss in fix_first(report)[:3]]
     labels = ["fix first", *[""] * len(losses)]
-    return [("goodput", goodput_text(report)), *zip(labels, losses, strict=False)]
+    expected = [
+        (
+            "expected",
+            f"{plain(monitor.ingest.names.job(job.job or ''))}: {expected_text(job.expected)}",
+        )
+        for job in report.jobs
+        if job.expected is not None
+    ]
+    return [
+        ("goodput", goodput_text(report)),
+        *zip(labels, losses, strict=False),
+        *expected[:MOST_SHOWN],
+    ]
 
 
 def _relay_facts(relay: WatchPresence) -> dict[str, Any]:

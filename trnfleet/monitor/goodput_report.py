@@ -266,6 +266,14 @@ def goodput_text(report: GoodputReport) -> str:
     return text
 
 
+def expected_text(expected: Expected) -> str:
+    """Return a job's expected goodput, and its checkpoints beside the best interval."""
+    share = expected.goodput
+    text = f"{NOT_AVAILABLE} before a recovery" if share is None else f"{100 * share:.1f} %"
+    interval, best = duration(expected.interval_s), duration(expected.best_interval_s)
+    return f"{text}; a checkpoint every {interval}, best every {best}"
+
+
 def _known_usd(paid: PaidTime, usd: float) -> float | None:
     """Return an amount, unless no time that it may be of has a price."""
     return usd if paid.is_priced else None

@@ -17,6 +17,7 @@ from trnfleet.monitor.goodput_report import (
     NO_JOB,
     GoodputReport,
     JobTime,
+    expected_text,
     fix_first,
     goodput_facts,
     goodput_text,
@@ -454,6 +455,9 @@ async def test_expected_goodput_follows_checkpoints_and_failures() -> None:
     assert expected.interruption_s == DEVICE_DAYS * DAY_S / 64
     (facts,) = (one for one in goodput_facts(report(feed))["jobs"] if one["job"] == "train")
     assert facts["expected"]["goodput"] == expected.goodput
+    assert expected_text(expected) == "50.0 %; a checkpoint every 2 s, best every 56 min 16 s"
+    some = expected._replace(recovery_s=None)
+    assert expected_text(some).startswith("n/a before a recovery; a checkpoint every ")
 
 
 async def test_recent_goodput_is_of_minutes_that_were_observed(

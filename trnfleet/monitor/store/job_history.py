@@ -1,4 +1,4 @@
-"""Past power and step time of each job.
+"""Past power, step time and state of each job.
 
 Stored for `MOST_JOBS` jobs: the largest by number of instances, then the first by name. Ended jobs
 stay until their room is needed; the first to end is dropped first.
@@ -24,9 +24,16 @@ if TYPE_CHECKING:
 
 POWER = "power_w"
 STEP_TIME = "step_time_s"
-JOB_KEYS = (POWER, STEP_TIME)
+STATE = "state"
+JOB_KEYS = (POWER, STEP_TIME, STATE)
 """Recorded figures of a job."""
 MOST_JOBS = 16
+STATES = (
+    *("", "running", "idle", "finished", "evaluating", "checkpointing", "loading", "compiling"),
+    *("starting", "stalled", "waiting", "hung", "lost", "failed"),
+)
+"""States by the number that is recorded, the most serious last; the first is any other. So the
+maximum of a roll-up is its most serious state."""
 _STEPPING = frozenset({"running"})
 """States with training steps. In other states a job's message repeats the time of the last step."""
 
@@ -138,10 +145,15 @@ def sample(jobs: Jobs, store: Store, rollups: Rollups) -> dict[str, NDArray[np.f
     samples: dict[str, NDArray[np.float64]] = {}
     for number in running[:MOST_JOBS]:
         message = jobs.by_key[names[number]]
-        is_stepping = message.state in _STEPPING and message.job not in jobs.last_known
-        steps = message.step_time_s if is_stepping else None
+        state = STATES.index(message.state) if message.state in STATES else 0
+        is_known = message.job not in jobs.last_known
+        steps = message.step_time_s if is_known and message.state in _STEPPING else None
         samples[message.job] = np.array(
-            [[watts[number] if heard[number] > 0 else np.nan], [np.nan if steps is None else steps]]
+            [
+                [watts[number] if heard[number] > 0 else np.nan],
+                [np.nan if steps is None else steps],
+                [state if is_known else np.nan],
+            ]
         )
     return samples
 

@@ -20,7 +20,7 @@ from trnfleet.tui.widgets.cells import FixedParts, Parts, fit, width_of
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -82,6 +82,12 @@ class Chart(NamedTuple):
     """Reason for a missing value outside of the gaps."""
     before: Reason = Reason.BEFORE_START
     """Reason for missing values between the first sample ever and the series' first."""
+    below: Callable[[plot.Grid], FixedParts] | None = None
+    """Makes a line between the values and the time axis, in the grid's columns."""
+
+    def rows(self, height: int) -> int:
+        """Return the lines of values."""
+        return height - 1 - (self.below is not None)
 
 
 def draw(
@@ -103,7 +109,7 @@ def draw(
         return []
     if width < LEAST_WIDTH or height < LEAST_ROWS:
         return [((" " * width, theme.BASE),)] * height
-    rows = height - 1
+    rows = chart.rows(height)
     low, high, labels, least = value_axis(chart, width, height) if own is None else own
     gutter = max(axis, least)
     cells = width - gutter
@@ -121,6 +127,8 @@ def draw(
     for row, parts in enumerate(canvas.lines()):
         text, style = labels.get(row, ("", theme.CHART_AXIS))
         made.append(((text.rjust(gutter - 1), style), ("┤", theme.CHART_AXIS), *parts))
+    if chart.below is not None:
+        made.append(((" " * gutter, theme.BASE), *chart.below(grid)))
     return [
         *made,
         ((" " * gutter, theme.BASE), *axes.time_axis(chart.times, chart.marks, grid, cells)),
@@ -133,7 +141,7 @@ def value_axis(chart: Chart, width: int, height: int) -> ValueAxis:
     if width < LEAST_WIDTH or height < LEAST_ROWS:
         return ValueAxis(*scale, {}, 0)
     return axes.value_axis(
-        scale, chart.unit, chart.limits, height - 1, width, is_signed=chart.is_signed
+        scale, chart.unit, chart.limits, chart.rows(height), width, is_signed=chart.is_signed
     )
 
 

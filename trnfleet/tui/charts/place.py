@@ -18,9 +18,10 @@ from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.fields import BY_KEY, Field
-from trnfleet.monitor.store.job_history import POWER, STEP_TIME
+from trnfleet.monitor.store.job_history import POWER, STATE, STATES, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.axes import ChartMark, Limit
 from trnfleet.tui.charts.chart import Chart, Series, draw, head, legend, value_axis
 from trnfleet.tui.charts.history import (
@@ -36,12 +37,15 @@ from trnfleet.tui.charts.history import (
     thresholds,
 )
 from trnfleet.tui.format.freshness import FreshnessText, describe
+from trnfleet.tui.format.jobs import look
 from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
 from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+
+    from rich.style import Style
 
     from trnfleet.tui.state.context import UiContext
 
@@ -222,6 +226,8 @@ class ChartGrid(LineView, can_focus=False):
         return self._drawn, self._plan, self._heights
 
 
+NO_STATE = "┄"
+"""Sign of a time in which a job's state is not known."""
 UTIL = "nc_util_pct"
 _MFU = "mfu_pct"
 
@@ -464,10 +470,22 @@ class ChartSource(NamedTuple):
         chips = np.ones(1) if node.level is Level.CHIP else layout.sizes[rows]
         return float((by_type[layout.instance_type[rows]] * chips).sum())
 
+    def states(self, grid: plot.Grid) -> FixedParts:
+        """Return the most serious state of the job in each cell of a grid."""
+        history = self.place.context.monitor.history
+        track = history.job_track(self.place.job, STATE, self.inputs.times.span_s)
+        worst = np.fmax.reduce(grid.bands(track).high.reshape(-1, plot.COLUMNS), axis=1)
+        numbers = np.where(np.isnan(worst), -1, worst).astype(np.int64)
+        made: list[tuple[str, Style]] = []
+        for first, after, number in plot.row_runs(numbers[np.newaxis])[0]:
+            glyph, style = (NO_STATE, theme.CHART_GAP) if number < 0 else look(STATES[number])
+            made.append((glyph * (after - first), style))
+        return tuple(made)
+
     def _job_trend(self, key: str) -> Trend:
         """Return the chart of a job's step time or of its chips' power.
 
-        Step time has its usual value and the rule's limit.
+        Step time has its usual value and the rule's limit. Below is the job's state.
         """
         monitor = self.place.context.monitor
         name = self.place.job
@@ -496,6 +514,7 @@ class ChartSource(NamedTuple):
             limits=limits,
             marks=self.marks,
             gaps=self.inputs.gaps,
+            below=self.states,
         )
         last = float(track.mean[-1]) if len(track.mean) else float("nan")
         title = f"{'Step time' if key == STEP_TIME else 'Power'} of the job {with_unit(last, unit)}"

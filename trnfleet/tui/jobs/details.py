@@ -16,16 +16,20 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.quantities import NOT_AVAILABLE, bare, counted, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.goodput_report import NO_JOB, fix_first, lost_of
+from trnfleet.monitor.goodput_report import NO_JOB, expected_text, fix_first, lost_of
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.problems import texts
-from trnfleet.monitor.store.job_history import STEP_TIME
+from trnfleet.monitor.store.job_history import STATES, STEP_TIME
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts import plot
+from trnfleet.tui.charts.axes import time_axis
 from trnfleet.tui.charts.chart import head
+from trnfleet.tui.charts.place import NO_STATE, ChartedPlace, ChartSource
 from trnfleet.tui.format.addresses import last_segments
-from trnfleet.tui.format.jobs import SLOW_PCT
+from trnfleet.tui.format.jobs import SLOW_PCT, look
 from trnfleet.tui.jobs.table import NOTHING, amount_text, amounts_of, cause_style
+from trnfleet.tui.widgets.bar import cut
 from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, bar, beside, fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView
 
@@ -359,6 +363,9 @@ class JobDetails(LineView, can_focus=True):
         ]
         if job.loss is not None:
             facts.append(("loss", f"{job.loss:.4g}"))
+        if row.time is not None and row.time.expected is not None:
+            lines = wrapped(expected_text(row.time.expected), width - _LABEL, 4)
+            facts += zip(["expected", "", "", ""], filter(str.strip, lines), strict=False)
         return [head([("Job", theme.STRONG)], "", width)] + [
             ((fit(name, _LABEL), theme.QUIET), (fit(words, width - _LABEL), theme.BASE))
             for name, words in facts
@@ -412,7 +419,20 @@ class JobDetails(LineView, can_focus=True):
                 entries.append((transition.at_ns, words, severity))
         entries.sort(key=lambda entry: -entry[0])
         title = [("Timeline", theme.STRONG)]
-        made: Block = [head(title, self._ui.window.title(monitor.history.end), width)]
+        source = ChartSource.read_node(ChartedPlace(self._ui, "", row.key), None)
+        times = source.inputs.times
+        grid = plot.Grid(times.span_s, width * plot.COLUMNS, times.end_s)
+        states = source.states(grid)
+        names = {look(state).glyph: state or "other" for state in STATES} | {NO_STATE: "not known"}
+        styles = {text[0]: style for text, style in states}
+        made: Block = [
+            head(title, source.inputs.note, width),
+            states,
+            time_axis(times, source.marks, grid, width),
+            tuple(
+                cut([(f"{sign} {names[sign]}  ", style) for sign, style in styles.items()], width)
+            ),
+        ]
         for at_ns, words, severity in entries[:_MOST_LINES]:
             text = fit(f"{format_rfc3339(at_ns)[11:19]} {words}", width)
             is_info = severity is Severity.INFO

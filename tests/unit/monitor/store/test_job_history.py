@@ -8,7 +8,8 @@ from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.monitor.replay.past_monitor import PastHistory
 from trnfleet.monitor.store.gaps import Gap, Reason
-from trnfleet.monitor.store.job_history import JOB_KEYS, MOST_JOBS
+from trnfleet.monitor.store.job_history import JOB_KEYS, MOST_JOBS, STATE, STATES
+from trnfleet.monitor.store.rings.record import HIGH, rolled_up
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -81,6 +82,24 @@ async def test_a_job_that_takes_no_steps_or_is_silent_has_a_gap() -> None:
         await feed.advance(1)
     assert np.isnan(past(feed, "finetune", "power_w")[-1])
     assert np.isnan(past(feed, "finetune", "step_time_s")[-1])
+
+
+async def test_a_roll_up_has_the_most_serious_state() -> None:
+    feed = await two_jobs()
+    for state, count in (("checkpointing", 4), ("failed", 1), ("a_new_one", 2)):
+        running(feed, "pretrain", ("uc1/us-0001",), 5.0, state=state)
+        await seconds(feed, count)
+    states = feed.monitor.history.job_track("pretrain", STATE, 60)
+    assert [STATES[int(number)] for number in states.mean] == [
+        *["running"] * 3,
+        *["checkpointing"] * 4,
+        "failed",
+        *[""] * 2,
+    ]
+    assert STATES[int(rolled_up(states.mean)[HIGH])] == "failed"
+    for _ in range(8):
+        await feed.advance(1)
+    assert np.isnan(past(feed, "pretrain", STATE)[-1]), "a silent job's state is not known"
 
 
 async def test_a_job_that_ends_keeps_its_past_and_one_that_begins_has_none_before() -> None:

@@ -54,6 +54,14 @@ def test_figures_stay_while_the_span_has_room_beside_them() -> None:
     assert said(60).split("  ") == ["NeuronCores NC util 63.7 %", "MFU 29.2 %", " 5 min wall"]
 
 
+def test_a_line_below_stands_over_the_time_axis_of_the_values() -> None:
+    plain = drawn(chart_of([1.0] * 60), height=5)
+    below = chart_of([1.0] * 60, below=lambda grid: (("x" * (grid.columns // 2), theme.BASE),))
+    lines = drawn(below, height=6)
+    assert [*lines[:4], lines[5]] == plain
+    assert lines[4].strip() == "x" * (40 - plain[0].index("┤") - 1)
+
+
 def test_a_ramp_rises_from_end_to_end() -> None:
     ramp = [float(each) for each in range(60)]
     assert drawn(chart_of(ramp, span_s=60, ceiling=60), 35, 5) == [
