@@ -31,6 +31,7 @@ from trnfleet.domain.quantities import (
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
 from trnfleet.monitor.goodput_report import (
+    energy_text,
     expected_text,
     fix_first,
     goodput_facts,
@@ -369,10 +370,12 @@ def _goodput_rows(monitor: Monitor) -> Rows:
         for job in report.jobs
         if job.expected is not None
     ]
+    energy = energy_text(report.whole)
     return [
         ("goodput", goodput_text(report)),
         *zip(labels, losses, strict=False),
         *expected[:MOST_SHOWN],
+        *([("energy", f"{energy} of the chips over {duration(report.lasts_s)}")] if energy else []),
     ]
 
 

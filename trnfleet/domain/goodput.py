@@ -100,11 +100,22 @@ class Sum(enum.IntEnum):
     """Instance-seconds without a known price."""
     FAILURES = len(TimeCause) + 5
     """Recoveries begun."""
+    ENERGY_J = len(TimeCause) + 6
+    """Energy of the chips with known power."""
+    MODELLED_J = len(TimeCause) + 7
+    """The part of it from modelled watts."""
+    CHIP_S = len(TimeCause) + 8
+    """Chip-seconds, paid or not."""
+    METERED_CHIP_S = len(TimeCause) + 9
+    """The part of them with known power."""
+    TOKENS = len(TimeCause) + 10
+    """Tokens made, as published."""
 
 
 COLUMNS = len(TimeCause) + len(Sum)
 STEPS = (Sum.KEPT, Sum.LOST, Sum.WRITTEN_OFF)
 """Sums that have a price: USD for each second of a step."""
+ENERGY = [Sum.ENERGY_J, Sum.MODELLED_J, Sum.CHIP_S, Sum.METERED_CHIP_S, Sum.TOKENS]
 HEARD = [cause for cause in TimeCause if cause not in {TimeCause.UNOBSERVED, TimeCause.DOWN}]
 """Causes of an instance that takes part in its job."""
 

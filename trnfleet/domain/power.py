@@ -1,4 +1,4 @@
-"""Racks and facilities: instances per rack, and the power of instances, racks and sites.
+"""Racks and facilities: instances per rack, and the power of chips, instances, racks and sites.
 
 Pure arithmetic over arrays; it knows neither jobs nor telemetry.
 """
@@ -14,10 +14,18 @@ from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.site import PUE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
 
+    Floats = NDArray[np.float64]
+
+J_PER_KWH = 3.6e6
+POWER_W = "power_w"
+POWER_SHARE = "power_util_pct"
+"""Share of a chip's range above its background power: all that a real host knows."""
 Watts = TypeVar("Watts", float, "NDArray[np.float64]")
 
 
@@ -90,3 +98,29 @@ def _instances_per_rack(instance_type: str) -> int:
 def facility_w(it_w: Watts, pue: float = PUE) -> Watts:
     """Return the power of a facility: IT power, cooling and the losses of conversion."""
     return it_w * pue
+
+
+def power_key(knows: Callable[[list[str]], bool]) -> str | None:
+    """Return the metric that watts come from; None where no source publishes power."""
+    return next((name for name in (POWER_W, POWER_SHARE) if knows([name])), None)
+
+
+def chip_watts(key: str, totals: Floats, covered: Floats, layout: Layout) -> Floats:
+    """Return the watts of each instance's chips.
+
+    Args:
+        key: The metric of `power_key`.
+        totals: Its totals by instance.
+        covered: The chips in them.
+        layout: The instances.
+    """
+    if key == POWER_W:
+        return totals
+    base_w = of_types(layout, "power_background_w")
+    return base_w * covered + (of_types(layout, "power_max_w") - base_w) * totals / 100.0
+
+
+def of_types(layout: Layout, name: str) -> Floats:
+    """Return a figure of the catalogue for one chip of each instance."""
+    values = np.array([getattr(kind.chip, name).value for kind in layout.types], np.float64)
+    return values[layout.instance_type]

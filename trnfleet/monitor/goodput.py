@@ -33,6 +33,7 @@ from trnfleet.domain.goodput import (
     goodput_of,
     split_steps,
 )
+from trnfleet.domain.power import POWER_W, chip_watts, power_key
 from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.goodput_report import NO_JOB, GoodputReport, Part, paid_report
@@ -183,6 +184,10 @@ class Goodput:
         self._within[slots[own]] = within
         if self._paid is not None:
             self._size[slots[own]] = self._paid.sizes[own]
+            _add_energy(added[_SECONDS], store, rollups, self._paid, lasted_s, is_heard=is_heard)
+        for number, job in enumerate(messages):
+            if is_heard and job is not None and job.job not in jobs.last_known:
+                added[_SECONDS, number, Sum.TOKENS] = (job.tokens_per_s or 0.0) * lasted_s
         for span in spans:
             np.add.at(self._sums[:, span], slots, added.swapaxes(0, 1))
         if job_causes:
@@ -550,6 +555,34 @@ class Goodput:
             if np.isnan(ideal_s[slot]) and ideal.seconds is not None:
                 ideal_s[slot] = ideal.seconds
         return np.where(self._has_steps, ideal_s, np.nan)
+
+
+def _add_energy(
+    added: NDArray[np.float64],
+    store: Store,
+    rollups: Rollups,
+    paid: _PaidInstances,
+    lasted_s: float,
+    *,
+    is_heard: bool,
+) -> None:
+    """Add the energy of all instances, paid or not, by job."""
+
+    def put(column: Sum, of_instances: NDArray[np.float64]) -> None:
+        added[:, column] = np.bincount(paid.numbers, of_instances, len(added)) * lasted_s
+
+    layout = store.layout
+    put(Sum.CHIP_S, layout.sizes.astype(np.float64))
+    key = power_key(lambda names: store.announces(names, slice(None))) if is_heard else None
+    if key is None:
+        return
+    totals, covered = rollups.parts(key, Level.INSTANCE)
+    # A silent instance has its last known values.
+    covered = np.where(rollups.live(Level.INSTANCE), covered, 0.0)
+    put(Sum.METERED_CHIP_S, covered)
+    watts = chip_watts(key, totals, covered, layout)
+    for column in (Sum.ENERGY_J,) if key == POWER_W else (Sum.ENERGY_J, Sum.MODELLED_J):
+        put(column, np.where(covered > 0, watts, 0.0))
 
 
 def _bounded(

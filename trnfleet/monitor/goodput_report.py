@@ -12,6 +12,7 @@ import numpy as np
 
 from trnfleet.domain.goodput import (
     COLUMNS,
+    ENERGY,
     LEAST_CHECKPOINTS,
     LEAST_WINDOW_STEPS,
     Expected,
@@ -22,6 +23,7 @@ from trnfleet.domain.goodput import (
     merge_rows,
     split_steps,
 )
+from trnfleet.domain.power import J_PER_KWH
 from trnfleet.domain.quantities import NOT_AVAILABLE, duration
 
 if TYPE_CHECKING:
@@ -42,8 +44,40 @@ LOST = [
 ]
 """Causes whose time is lost."""
 UNEXPLAINED = "unexplained slow time"
+ESTIMATED = " (e)"
+"""Mark of an estimate: modelled watts, and everything that is made of PUE or a price."""
+WHOLE = 0.9995
+"""Least coverage that is shown as 100 %."""
 _SECONDS = 0
 """Unit of sums; the other one is USD."""
+
+
+class JobEnergy(NamedTuple):
+    """Energy of the chips of a job, of the instances without one, or of a fleet."""
+
+    joules: float = 0.0
+    """Of the chips with known power."""
+    modelled_j: float = 0.0
+    """The part of it from modelled watts."""
+    coverage: float = 0.0
+    """Share of the chips' time with known power."""
+    tokens: float = 0.0
+    """Tokens made, as published."""
+
+    @property
+    def kwh(self) -> float | None:
+        """Its kilowatt-hours; None if no power was known."""
+        return self.joules / J_PER_KWH if self.coverage else None
+
+    @property
+    def at_least(self) -> str:
+        """Mark where the power of some chips is unknown."""
+        return "" if self.coverage >= WHOLE else "≥"
+
+    @property
+    def per_token_j(self) -> float | None:
+        """Joules a token made; None without power or tokens."""
+        return self.joules / self.tokens if self.coverage and self.tokens else None
 
 
 class PaidTime(NamedTuple):
@@ -55,6 +89,7 @@ class PaidTime(NamedTuple):
     """Its price, as far as known."""
     unpriced_s: float
     """Instance-seconds without a known price."""
+    energy: JobEnergy = JobEnergy()
 
     @property
     def is_priced(self) -> bool:
@@ -90,6 +125,20 @@ class JobTime(NamedTuple):
     parts: Mapping[TimeCause, Mapping[str, Part]] = MappingProxyType({})
     """Parts by cause, for `by`."""
 
+    @property
+    def kept_tokens(self) -> float | None:
+        """Tokens made less those of lost work; None until checkpoints tell."""
+        made_s = self.paid.seconds[[TimeCause.PRODUCTIVE, TimeCause.LOST_WORK]]
+        if not self.ideal_s > 0 or self.is_provisional or not made_s.any():
+            return None
+        return self.paid.energy.tokens * float(made_s[0] / made_s.sum())
+
+    @property
+    def per_kept_token_j(self) -> float | None:
+        """Joules a token kept; None if either is unknown."""
+        kept = self.kept_tokens
+        return self.paid.energy.joules / kept if kept and self.paid.energy.coverage else None
+
     def by(self, cause: TimeCause) -> Mapping[str, Part]:
         """Return the time of a cause in parts that add up, the rest under an empty name.
 
@@ -121,9 +170,15 @@ class GoodputReport(NamedTuple):
     """Length of the window, in the fleet's time."""
     fleet: PaidTime
     jobs: list[JobTime]
-    """Jobs with any paid time, the one with the most loss first."""
+    """Jobs with any paid time or energy, the one with the most loss first."""
     site: Site | None = None
     """Limits and prices that it uses; None if they are not known."""
+
+    @property
+    def whole(self) -> JobTime:
+        """All of it as one: tokens of several models are not comparable."""
+        energy = self.fleet.energy._replace(tokens=0.0)
+        return JobTime(None, self.fleet._replace(energy=energy), np.nan, False, False, 0.0)
 
 
 def paid_report(rows: Iterable[PaidRow], lasts_s: float) -> GoodputReport:
@@ -158,7 +213,7 @@ def paid_report(rows: Iterable[PaidRow], lasts_s: float) -> GoodputReport:
                 float(written_off_s[numbers].sum()),
             )
         )
-    jobs = [job for job in jobs if job.paid.seconds.any()]
+    jobs = [job for job in jobs if job.paid.seconds.any() or job.paid.energy.joules]
     jobs.sort(key=lambda job: (-lost_of(job.paid.seconds), job.job or ""))
     return GoodputReport(lasts_s, _paid_time(time.sum(axis=0), sums.sum(axis=0)), jobs)
 
@@ -219,6 +274,10 @@ def goodput_facts(report: GoodputReport) -> dict[str, Any]:
                 "job": job.job or None,
                 "is_other_jobs": job.job is None,
                 **_paid_facts(job.paid),
+                "tokens_made": job.paid.energy.tokens or None,
+                "tokens_kept": job.kept_tokens,
+                "j_per_token_made": job.paid.energy.per_token_j,
+                "j_per_token_kept": job.per_kept_token_j,
                 "ideal_step_s": None if np.isnan(job.ideal_s) else job.ideal_s,
                 "ideal_step_from": None
                 if np.isnan(job.ideal_s)
@@ -274,6 +333,17 @@ def expected_text(expected: Expected) -> str:
     return f"{text}; a checkpoint every {interval}, best every {best}"
 
 
+def energy_text(job: JobTime) -> str:
+    """Return a job's energy and joules a token in a line; empty while no power is known."""
+    energy = job.paid.energy
+    if energy.kwh is None:
+        return ""
+    text = f"{energy.at_least}{energy.kwh:,.3g} kWh{ESTIMATED if energy.modelled_j else ''}"
+    for value, words in ((energy.per_token_j, "J a token"), (job.per_kept_token_j, "kept")):
+        text += "" if value is None else f", {value:,.3g} {words}"
+    return text
+
+
 def _known_usd(paid: PaidTime, usd: float) -> float | None:
     """Return an amount, unless no time that it may be of has a price."""
     return usd if paid.is_priced else None
@@ -291,8 +361,15 @@ def _paid_facts(paid: PaidTime) -> dict[str, Any]:
         "lost_usd": lost_of(paid.usd) if is_priced else None,
         "usd": {cause.key: float(paid.usd[cause]) for cause in TimeCause} if is_priced else None,
         "unpriced_s": paid.unpriced_s,
+        "energy_kwh": paid.energy.kwh,
+        "energy_modelled_kwh": None
+        if paid.energy.kwh is None
+        else paid.energy.modelled_j / J_PER_KWH,
+        "energy_coverage_pct": 100.0 * paid.energy.coverage,
     }
 
 
 def _paid_time(time: NDArray[np.float64], sums: NDArray[np.float64]) -> PaidTime:
-    return PaidTime(time[_SECONDS], time[1], float(sums[_SECONDS, Sum.UNPRICED]))
+    joules, modelled_j, chip_s, metered_s, tokens = sums[_SECONDS, ENERGY].tolist()
+    energy = JobEnergy(joules, modelled_j, min(1.0, metered_s / chip_s) if chip_s else 0.0, tokens)
+    return PaidTime(time[_SECONDS], time[1], float(sums[_SECONDS, Sum.UNPRICED]), energy)

@@ -15,8 +15,17 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.domain.power import Racks
+from trnfleet.domain.power import (
+    J_PER_KWH,
+    POWER_SHARE,
+    POWER_W,
+    Racks,
+    chip_watts,
+    of_types,
+    power_key,
+)
 from trnfleet.monitor.freshness import Freshness
+from trnfleet.monitor.goodput_report import NO_JOB
 from trnfleet.monitor.reservations.table import HOLDS_NOW
 from trnfleet.monitor.store.rings.record import TIERS
 
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.goodput_report import JobTime
     from trnfleet.monitor.store.announced import Announced
     from trnfleet.monitor.store.averages import Averages
     from trnfleet.monitor.store.store import Store
@@ -39,9 +49,6 @@ ULTRASERVERS = "UltraServer"
 JOBS = "job"
 RESERVATIONS = "reservation"
 GROUPS = (RACKS, ULTRASERVERS, JOBS, RESERVATIONS)
-POWER_W = "power_w"
-POWER_SHARE = "power_util_pct"
-"""Share of a chip's range above its background power: all that a real host knows."""
 STEP_S = TIERS[0].step
 """Wall seconds of a mean in peaks, as in headlines."""
 PEAK_PCT = 95
@@ -49,7 +56,6 @@ NEAR_CAP = 0.9
 """Share of a cap above which a place counts as near it."""
 SWING_S = 2
 """Seconds of the largest swing, as in POLCA (arXiv 2308.12908): published."""
-J_PER_KWH = 3.6e6
 FLEET = "fleet"
 """The place of the fleet's own cap."""
 HISTOGRAM_EDGES = {
@@ -219,6 +225,8 @@ class PowerTable(NamedTuple):
     """Fleet seconds of the means in `peak`; 0 if none are kept."""
     is_modelled: bool
     """Whether watts are modelled from shares of power."""
+    energy: list[JobTime | None]
+    """Paid time of jobs, with their energy since it is watched; None for other groups."""
 
     @property
     def fleet(self) -> int:
@@ -277,19 +285,14 @@ class PowerReader:
             caps: Watts by place, as people have set them.
         """
         store = self._monitor.store
-        key = power_key(announced)
+        key = power_key(announced.knows)
         if key is None or not averages.rollups.ready or averages.generation != store.generation:
             return None
         groups = self.groups(kind)
         layout = groups.layout
         covered = averages.covered(key, Level.INSTANCE).astype(np.float64)
-        most_w = np.array([kind.chip.power_max_w.value for kind in layout.types])
-        most_w = most_w[layout.instance_type]
-        watts = averages.shares(key)
-        if key == POWER_SHARE:
-            base_w = np.array([kind.chip.power_background_w.value for kind in layout.types])
-            base_w = base_w[layout.instance_type]
-            watts = base_w * covered + (most_w - base_w) * watts / 100.0
+        most_w = of_types(layout, "power_max_w")
+        watts = chip_watts(key, averages.shares(key), covered, layout)
         work = averages.shares("tflops")
         both = ~np.isnan(work) & ~np.isnan(watts)
         cap = groups.sums(most_w * covered)
@@ -319,7 +322,15 @@ class PowerReader:
             groups.highest(np.where(live, temperature, np.nan)),
             len(course) * fleet_s,
             key == POWER_SHARE,
+            self._energy(groups),
         )
+
+    def _energy(self, groups: PowerGroups) -> list[JobTime | None]:
+        if groups.kind != JOBS:
+            return [None] * (groups.size + 1)
+        report = self._monitor.goodput.report()
+        by_job = {time.job: time for time in report.jobs}
+        return [*(by_job.get(name) for name in (*groups.places[:-1], NO_JOB)), report.whole]
 
     def _tokens(self, groups: PowerGroups) -> Floats:
         """Return the tokens a second of each job; NaN for other groups."""
@@ -347,11 +358,6 @@ class PowerReader:
             course[:, -1] = fleet[len(fleet) - steps :, 0]
             self._course_of = state, course
         return self._course_of[1]
-
-
-def power_key(announced: Announced) -> str | None:
-    """Return the metric that watts come from; None where no source publishes power."""
-    return next((name for name in (POWER_W, POWER_SHARE) if announced.knows([name])), None)
 
 
 def percentile(course: NDArray[np.floating], percent: int) -> Floats:

@@ -17,6 +17,7 @@ from trnfleet.monitor.goodput_report import (
     NO_JOB,
     GoodputReport,
     JobTime,
+    energy_text,
     expected_text,
     fix_first,
     goodput_facts,
@@ -24,6 +25,7 @@ from trnfleet.monitor.goodput_report import (
     lost_of,
     paid_report,
 )
+from trnfleet.monitor.power import JOBS, PowerReader
 from trnfleet.monitor.problems.texts import loss_text
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message
@@ -474,3 +476,95 @@ async def test_recent_goodput_is_of_minutes_that_were_observed(
     for _ in range(3):
         await feed.advance(60.0)
     assert feed.monitor.goodput.recent() == {}, "most of it is not known"
+
+
+def energy_facts(feed: Feed) -> dict[str | None, dict[str, Any]]:
+    """Return energy and tokens of each job, by name; those of the fleet under `fleet`."""
+    facts = goodput_facts(report(feed))
+    rows = {job["job"]: job for job in facts["jobs"]} | {"fleet": facts}
+    return {
+        name: {key: row[key] for key in row if "energy" in key or "token" in key}
+        for name, row in rows.items()
+    }
+
+
+async def test_energy_of_jobs_adds_up_to_the_fleets() -> None:
+    """Also that of chips without a job; a job without tokens has no joules a token."""
+    feed = live_feed()
+    feed.set("power_w", 300.0)
+    feed.set("power_w", 100.0, slice(64))
+    train(feed, 100.0, tokens_per_s=1_000.0)
+    job(feed, "serve", SERVING, kind="inference", tokens_per_s=50.0)
+    await seconds(feed, 14)
+    facts = energy_facts(feed)
+    assert facts["train"]["energy_kwh"] == pytest.approx(64 * 300.0 * 14 / 3.6e6)
+    assert facts["train"]["tokens_made"] == pytest.approx(14_000.0)
+    assert facts["train"]["j_per_token_made"] == pytest.approx(64 * 300.0 / 1_000.0)
+    assert facts["train"]["tokens_kept"] is None
+    assert facts["train"]["j_per_token_kept"] is None
+    assert facts["serve"]["j_per_token_made"] == pytest.approx(64 * 300.0 / 50.0)
+    assert facts[None]["energy_kwh"] == pytest.approx(64 * 100.0 * 14 / 3.6e6)
+    assert facts[None]["j_per_token_made"] is None
+    assert facts[None]["tokens_made"] is None
+    jobs = [facts[name]["energy_kwh"] for name in ("train", "serve", None)]
+    assert sum(jobs) == pytest.approx(facts["fleet"]["energy_kwh"])
+    assert facts["fleet"]["energy_modelled_kwh"] == 0.0
+    assert facts["fleet"]["energy_coverage_pct"] == 100.0
+    table = PowerReader(feed.monitor).read(
+        JOBS, feed.monitor.averages, feed.monitor.summary().announced, {}
+    )
+    assert table is not None
+    for row, name in enumerate([*table.groups.places[:-1], None, "fleet"]):
+        time = table.energy[row]
+        assert time is not None
+        assert time.paid.energy.kwh == facts[name]["energy_kwh"]
+    # Joules a token of the window are watts over tokens a second of now.
+    place = table.groups.places.index("train")
+    assert table.tokens_per_j[place] == pytest.approx(1 / facts["train"]["j_per_token_made"])
+
+
+async def test_tokens_are_kept_where_checkpoints_tell() -> None:
+    """Lost work has no tokens: those that are left cost more joules."""
+    feed = live_feed()
+    feed.set("power_w", 300.0)
+
+    async def step(completed: float, state: str) -> None:
+        train(feed, completed, state=state, tokens_per_s=100.0 * (state == "running"))
+        await seconds(feed, 2)
+
+    for completed in range(100, 108):
+        await step(completed, "running")
+    assert energy_facts(feed)["train"]["tokens_kept"] is None
+    await step(108, "checkpointing")
+    await step(108, "running")
+    await step(108, "checkpointing")
+    facts = energy_facts(feed)["train"]
+    assert facts["tokens_kept"] == facts["tokens_made"] == pytest.approx(1_800.0)
+    train(feed, 106, 2.0, state="failed", tokens_per_s=0.0)
+    await seconds(feed, 2)
+    after = energy_facts(feed)["train"]
+    assert after["tokens_made"] == pytest.approx(1_800.0)
+    assert after["tokens_kept"] == pytest.approx(0.75 * 1_800.0)
+    assert after["j_per_token_kept"] == pytest.approx(after["j_per_token_made"] / 0.75)
+
+
+async def test_unknown_power_is_no_energy() -> None:
+    """Silent chips lower the coverage; without any power there is no figure."""
+    feed = live_feed()
+    feed.set("power_w", 300.0)
+    await seconds(feed, 2)
+    assert energy_text(report(feed).whole).endswith("kWh")
+    known = energy_facts(feed)["fleet"]["energy_kwh"]
+    await seconds(feed, 30, [HOST])
+    facts = energy_facts(feed)["fleet"]
+    assert facts["energy_coverage_pct"] < 50.0
+    assert facts["energy_kwh"] < 5 * known
+    assert energy_text(report(feed).whole).startswith("≥")
+    feed = live_feed()
+    feed.set("power_w", np.nan)
+    await seconds(feed, 4)
+    facts = energy_facts(feed)["fleet"]
+    assert facts["energy_kwh"] is None
+    assert facts["energy_modelled_kwh"] is None
+    assert facts["energy_coverage_pct"] == 0.0
+    assert not energy_text(report(feed).whole)

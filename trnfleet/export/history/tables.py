@@ -197,6 +197,8 @@ def paid_cells(row: PaidRow) -> tuple[Any, ...]:
     }
     if not row.has_steps:
         sums["checkpoints"] = None
+    if not row.sums[0, Sum.METERED_CHIP_S]:
+        sums["energy_j"] = sums["modelled_j"] = None
     return (
         row.minute * MINUTE_US,
         row.booked * MINUTE_US,

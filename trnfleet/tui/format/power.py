@@ -18,6 +18,7 @@ from trnfleet.domain.quantities import (
     with_unit,
 )
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.goodput_report import ESTIMATED, JobTime
 from trnfleet.monitor.power import JOBS, NEAR_CAP, PEAK_PCT
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import Parts, fit, right, width_of
@@ -50,8 +51,6 @@ POWER_COLUMNS = Columns(
         Column("at", Kind.PLACE),
     )
 )
-ESTIMATED = " (e)"
-"""Mark of an estimate: modelled watts, and everything that is made of PUE or a price."""
 NOW = "■"
 PEAK = "□"
 LEFT = "·"
@@ -109,6 +108,15 @@ def _above(table: PowerTable, row: int) -> str:
     return duration(seconds, DurationStyle.SHORT) if seconds else "-"
 
 
+def _energy(read: Callable[[JobTime], float | None]) -> Callable[[PowerTable, int], str]:
+    def text(table: PowerTable, row: int) -> str:
+        job = table.energy[row]
+        value = None if job is None else read(job)
+        return "-" if job is None or value is None else job.paid.energy.at_least + bare(value, "")
+
+    return text
+
+
 class PowerPlan(NamedTuple):
     """The columns at a width."""
 
@@ -135,6 +143,9 @@ class PowerPlan(NamedTuple):
         work = PowerColumn("TFLOPS/W", 9, _number("tflops_per_w", "TFLOP/s/W"))
         tokens = PowerColumn("tok/J", 7, lambda table, row: _digits(table.tokens_per_j[row]))
         above = PowerColumn("above cap", 10, _above)
+        energy = PowerColumn("kWh" + mark, 8 + len(mark), _energy(lambda job: job.paid.energy.kwh))
+        made = PowerColumn("J/tok", 8, _energy(lambda job: job.paid.energy.per_token_j))
+        kept = PowerColumn("J/kept", 8, _energy(lambda job: job.per_kept_token_j))
         ranks = [
             (headroom, True),
             (hottest, not np.isnan(table.hottest_c).all()),
@@ -142,8 +153,11 @@ class PowerPlan(NamedTuple):
             (known, not np.isnan(table.peak).all()),
             (share, True),
             (above, bool(table.above_s.any() or table.is_own_cap.any())),
+            (energy, is_of_jobs),
+            (made, is_of_jobs),
             (cap, True),
             (chips, True),
+            (kept, is_of_jobs),
             (work, not np.isnan(table.tflops_per_w).all()),
         ]
         left = width - 2 - _NAME_LEAST - 9 - len(mark)
@@ -161,7 +175,8 @@ class PowerPlan(NamedTuple):
         name = max(1, _NAME_LEAST + min(left, _NAME_MOST - _NAME_LEAST))
         left -= name - _NAME_LEAST
         more = (left // 2 if job else left) if bar else 0
-        order = (known, headroom, share, cap, above, work, tokens, hottest, chips)
+        per_energy = (tokens, energy, made, kept)
+        order = (known, headroom, share, cap, above, work, *per_energy, hottest, chips)
         columns = tuple(column for column in order if column in chosen)
         return PowerPlan(name, bar + more, columns, job and job + left - more, mark)
 

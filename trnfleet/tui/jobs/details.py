@@ -16,7 +16,13 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.quantities import NOT_AVAILABLE, bare, counted, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.goodput_report import NO_JOB, expected_text, fix_first, lost_of
+from trnfleet.monitor.goodput_report import (
+    NO_JOB,
+    energy_text,
+    expected_text,
+    fix_first,
+    lost_of,
+)
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.job_history import STATES, STEP_TIME
@@ -171,7 +177,7 @@ class JobDetails(LineView, can_focus=True):
     def _causes(self, row: JobRow, width: int) -> Block:
         """Return paid time by cause, adding up to what was paid."""
         in_usd = self._table.in_usd
-        if row.time is None:
+        if row.time is None or not row.time.paid.seconds.any():
             return [head([(row.title, theme.STRONG)], "no paid time of its own", width)]
         paid = row.time.paid
         amounts = amounts_of(paid, in_usd=in_usd)
@@ -205,6 +211,8 @@ class JobDetails(LineView, can_focus=True):
             if in_usd and paid.unpriced_s:
                 lost += f"; {amount_text(paid.unpriced_s / 3_600)} h have no price"
             made.append(((fit(lost, width), theme.QUIET),))
+        if words := energy_text(row.time):
+            made.append(((fit(words, width), theme.QUIET),))
         if row.time.written_off_s:
             words = f"{row.time.written_off_s / 60:,.1f} inst min lost from before this window"
             made.append(((fit(words, width), theme.QUIET),))

@@ -482,7 +482,7 @@ class JobTable(RowList[str, JobRow]):
         sum_row = JobRow(
             OTHERS,
             "sum",
-            JobTime(None, report.fleet, math.nan, False, False, 0.0, None, {}),
+            report.whole,
             3_600 / report.lasts_s if report.lasts_s else math.nan,
             int(self._monitor.store.layout.sizes.sum()),
             None,

@@ -16,16 +16,16 @@ from textual.binding import Binding, BindingType
 from trnfleet.domain.filters.columns import parse_number
 from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.layout import FLEET_NODE
+from trnfleet.domain.power import POWER_SHARE, POWER_W, power_key
 from trnfleet.domain.quantities import bare, count, counted, duration, mean_label, with_unit
 from trnfleet.errors import ConfigError
+from trnfleet.monitor.goodput_report import ESTIMATED
 from trnfleet.monitor.power import (
     FLEET,
     GROUPS,
     HISTOGRAM_EDGES,
     JOBS,
     PEAK_PCT,
-    POWER_SHARE,
-    POWER_W,
     RACKS,
     RESERVATIONS,
     STEP_S,
@@ -37,7 +37,6 @@ from trnfleet.monitor.power import (
     distribution,
     energy_of,
     groups_of,
-    power_key,
 )
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.text import plain
@@ -49,7 +48,6 @@ from trnfleet.tui.charts.history import MEAN_S, chart_inputs, fired_marks
 from trnfleet.tui.charts.stack import Layer, fill_of, histogram, stack
 from trnfleet.tui.format.power import (
     EFFICIENCY,
-    ESTIMATED,
     HEADROOM,
     LEFT,
     NAME,
@@ -691,7 +689,7 @@ class PowerView(FilteredView):
     def _empty(self) -> tuple[str, ...]:
         if self.table is not None:
             return (" Nothing matches. Esc clears the filter.",)
-        if power_key(self.context.frame.summary.announced) is None:
+        if power_key(self.context.frame.summary.announced.knows) is None:
             return _NO_POWER
         return (" Waiting for telemetry.",)
 
