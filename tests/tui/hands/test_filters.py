@@ -128,6 +128,30 @@ async def test_the_map_and_its_problems() -> None:
         assert stand_out(page) == 1
 
 
+async def test_alternatives_on_the_map_and_filters_of_before() -> None:
+    """`or`, `not` and brackets select chips and problems alike; ↑ brings back earlier filters."""
+    feed = fed()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        page = pilot.app.page
+        assert isinstance(page, FleetView)
+        either = "power>450 & (job=pretrain-70b or standalone)"
+        for text, chips, problems in (
+            (either, 2, 1),
+            ("power>450 & (job=none or standalone)", 1, 0),
+            ("not (power<450 or us-0002)", 1, 0),
+            ("standalone or hot", 33, 1),
+        ):
+            await pilot.press("slash", *text, "enter")
+            assert (stand_out(page), page.problems.count) == (chips, problems), text
+        await pilot.press("slash", *["up"] * 3)
+        assert (page.prompt.value, stand_out(page)) == (either, 2)
+        await pilot.press("down", "down", "enter")
+        assert page.pattern == "not (power<450 or us-0002)"
+        await pilot.press("escape", "slash", "up", "enter")
+        assert page.pattern == "not (power<450 or us-0002)"
+
+
 async def test_a_chip_view_goes_through_what_is_left() -> None:
     """In Chip, → steps through matching chips.
 

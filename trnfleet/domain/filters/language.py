@@ -1,8 +1,9 @@
-"""The filter language: `text`, `!text`, `power>450 & job=pretrain-70b`, `sev>=warning`.
+"""The filter language: `text`, `!text`, `power>450 & (job=a or not sev>=warning)`.
 
-`&` and `and` are the same. A filter is parsed once, and then applied to single rows (`keeps`) or to
-a table of any size (`mask`). A table is numpy's work: it compares its columns, and reads each name
-only once.
+`&` and `and` are the same and bind more than `or` and ` | `. A bracket begins a group where a term
+begins; elsewhere it belongs to the text or the value. A filter is parsed once, and then applied to
+single rows (`keeps`) or to a table of any size (`mask`). A table is numpy's work: it compares its
+columns, and reads each name only once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 
 LONGEST = 400
-SYNTAX = "text, !text, power>450 & job=name, sev>=warning"
+_DEEPEST = 9
+"""Most groups inside each other."""
+SYNTAX = "text, !text, power>450 & (job=a or job=b), sev>=warning"
 """Examples, for an empty prompt."""
 _ORDERS: dict[str, Callable[..., NDArray[np.bool_]]] = {
     ">": operator.gt,
@@ -42,7 +46,10 @@ _COMPARISON = re.compile(
 )
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)
 _UNIT = re.compile(r"\s+([^\s,&]+)")
-_AND = re.compile(r"\s*[&,]+\s*|\s+and(?:\s+|$)", re.IGNORECASE)
+_AND = re.compile(r"\s*[&,]+\s*|(?:\s+|(?<=\)))and(?:\s+|(?=\()|$)", re.IGNORECASE)
+_OR = re.compile(r"(?:\s+|(?<=\)))(?:or|\|{1,2})(?:\s+|(?=\()|$)", re.IGNORECASE)
+_NOT = re.compile(rf"!\s*|not(?:\s*(?=\()|\s+(?={_COMPARISON.pattern}))", re.IGNORECASE | re.DOTALL)
+"""`not` before plain text is part of the text."""
 _WORD = re.compile(r"[^\s&]+")
 
 
@@ -146,10 +153,26 @@ class Comparison:
         return f"{self.column.name}{self.sign}{_written(self.written)}"
 
 
+class Either(NamedTuple):
+    """A group: filters of which one must match."""
+
+    options: tuple[Filter, ...]
+
+    def keeps(self, row: Row) -> bool:
+        return any(option.keeps(row) for option in self.options)
+
+    def mask(self, table: Table) -> NDArray[np.bool_]:
+        masks = (option.mask(table) for option in self.options)
+        return reduce(operator.or_, (mask for mask in masks if mask is not None))
+
+    def __str__(self) -> str:
+        return f"({' or '.join(map(str, self.options))})"
+
+
 class Not(NamedTuple):
     """A negated term."""
 
-    term: Part | Comparison
+    term: Part | Comparison | Either
 
     def keeps(self, row: Row) -> bool:
         return not self.term.keeps(row)
@@ -161,7 +184,7 @@ class Not(NamedTuple):
         return f"!{self.term}"
 
 
-Term = Part | Comparison | Not
+Term = Part | Comparison | Either | Not
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +231,13 @@ class Filter:
         return frozenset(term.column.name for term in self._plain() if isinstance(term, Comparison))
 
     def _plain(self) -> Iterator[Part | Comparison]:
-        return (term.term if isinstance(term, Not) else term for term in self.terms)
+        for term in self.terms:
+            plain = term.term if isinstance(term, Not) else term
+            if isinstance(plain, Either):
+                for option in plain.options:
+                    yield from option._plain()  # noqa: SLF001  another filter's
+            else:
+                yield plain
 
     def __str__(self) -> str:
         """Return it as it can be written."""
@@ -227,20 +256,32 @@ def parse(text: str, columns: Columns) -> Filter:
     """
     if len(text) > LONGEST:
         raise ConfigError(f"a filter of {len(text)} characters: at most {LONGEST}")
-    terms: list[Term] = []
-    position = 0
-    while position < len(text):
-        between = _AND.match(text, position) if terms or text[position] in "&," else None
-        if between is not None and between.end() > position:
+    terms, _ = _group(text, 0, columns, 0)
+    return Filter(terms, text.strip() if terms else "")
+
+
+def _group(text: str, position: int, columns: Columns, depth: int) -> tuple[tuple[Term, ...], int]:
+    """Return the terms up to the bracket that closes a group, or to the end of the text."""
+    options: list[list[Term]] = [[]]
+    while position < len(text) and not (depth and text[position] == ")"):
+        either = _OR.match(text, position) if options[-1] else None
+        between = (
+            _AND.match(text, position) if options[-1] or text[position] in "&," else None
+        ) or either
+        if between is not None:
             position = between.end()
-            continue
-        if text[position].isspace():
+            if between is either:
+                options.append([])
+        elif text[position].isspace():
             position += 1
-            continue
-        term, position = _term(text, position, columns)
-        if term is not None:
-            terms.append(term)
-    return Filter(tuple(terms), text.strip() if terms else "")
+        else:
+            terms, position = _term(text, position, columns, depth)
+            options[-1] += terms
+    if depth and position == len(text):
+        raise ConfigError("a bracket is open: write ) behind the group")
+    if len(options := [terms for terms in options if terms]) < 2:
+        return tuple(*options), position
+    return (Either(tuple(Filter(tuple(terms)) for terms in options)),), position
 
 
 def hint(text: str, columns: Columns) -> str:
@@ -252,40 +293,59 @@ def hint(text: str, columns: Columns) -> str:
     return "" if column is None else f"{column.name} is a column; write {column.example}"
 
 
-def _term(text: str, position: int, columns: Columns) -> tuple[Term | None, int]:
-    """Return the term at a position, and its end; None for a lone `!`."""
-    start = position
-    while position < len(text) and (
-        text[position] == "!" or (position > start and text[position].isspace())
-    ):
+def _term(text: str, position: int, columns: Columns, depth: int) -> tuple[tuple[Term, ...], int]:
+    """Return the term at a position, and its end; none for a lone `!`, several for a group."""
+    is_inverse = False
+    while (sign := _NOT.match(text, position)) is not None:
+        is_inverse = not is_inverse
+        position = sign.end()
+    terms: tuple[Term, ...]
+    if text.startswith("(", position):
+        if depth == _DEEPEST:
+            raise ConfigError(f"groups in groups: at most {_DEEPEST}")
+        terms, position = _group(text, position + 1, columns, depth + 1)
         position += 1
-    is_inverse = text[start:position].count("!") % 2 == 1
-    match = _COMPARISON.match(text, position)
-    term: Part | Comparison | None
-    if match is not None:
+        if is_inverse and len(terms) > 1:
+            terms = (Either((Filter(terms),)),)
+    elif (match := _COMPARISON.match(text, position)) is not None:
         column = columns.find(match[1])
-        value = _value(match[3])
-        position = match.end()
+        position = _word_end(text, match.start(3), match.end(), depth)
+        value = _value(text[match.start(3) : position])
         unit = _UNIT.match(text, position)
-        if unit is not None and value and not value[-1].isalpha() and is_unit(column, unit[1]):
-            value = f"{value} {unit[1]}"
-            position = unit.end()
-        term = compared(column, match[2].replace("==", "="), value)
+        if unit is not None and value and not value[-1].isalpha():
+            end = _word_end(text, unit.start(1), unit.end(), depth)
+            if is_unit(column, written := text[unit.start(1) : end]):
+                value = f"{value} {written}"
+                position = end
+        terms = (compared(column, match[2].replace("==", "="), value),)
     else:
-        term, position = _part(text, position)
-    return (Not(term) if is_inverse and term is not None else term), position
+        terms, position = _part(text, position, depth)
+    if not is_inverse or not terms:
+        return terms, position
+    (term,) = terms
+    return (term.term if isinstance(term, Not) else Not(term),), position
 
 
-def _part(text: str, position: int) -> tuple[Part | None, int]:
-    """Return the part of text at a position: to the next `&`, `and` or comparison."""
+def _word_end(text: str, start: int, end: int, depth: int) -> int:
+    """Return where a word ends: at the bracket that closes the group around it, or at `end`."""
+    opened = 0
+    for place in range(start, end if depth and text[start : start + 1] != '"' else start):
+        opened += (text[place] == "(") - (text[place] == ")")
+        if opened < 0:
+            return place
+    return end
+
+
+def _part(text: str, position: int, depth: int) -> tuple[tuple[Part, ...], int]:
+    """Return the part of text at a position: to the next operator or comparison."""
     start = position
     whole = _QUOTED.match(text, position)
     if whole is not None:
         part = re.sub(r"\\(.)", r"\1", whole[1], flags=re.DOTALL).lower()
-        return (Part(part) if part else None), whole.end()
+        return ((Part(part),) if part else ()), whole.end()
     while position < len(text) and text[position] != "&":
         between = _AND.match(text, position)
-        if between is not None and text[position] != ",":
+        if _OR.match(text, position) or (between is not None and text[position] != ","):
             break
         word = _WORD.match(text, position)
         if word is None:
@@ -293,9 +353,11 @@ def _part(text: str, position: int) -> tuple[Part | None, int]:
         elif position > start and _COMPARISON.match(text, position):
             break
         else:
-            position = word.end()
+            position = _word_end(text, start, word.end(), depth)
+            if position < word.end():
+                break
     part = text[start:position].strip().lower()
-    return (Part(part) if part else None), max(position, start + (start < len(text)))
+    return ((Part(part),) if part else ()), position
 
 
 def compared(column: Column, sign: str, value: str) -> Comparison:
@@ -361,4 +423,4 @@ def quoted(text: str) -> str:
 
 
 def _written(value: str) -> str:
-    return value if re.fullmatch(r'[^\s,&"\\]+', value) else quoted(value)
+    return value if re.fullmatch(r'[^\s,&"\\()]+', value) else quoted(value)

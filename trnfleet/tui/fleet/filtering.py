@@ -5,13 +5,15 @@ Matching chips stand out on the map. Problems remain if they or their chips matc
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
 from trnfleet.domain.alerts.alert import has_id
 from trnfleet.domain.filters.columns import SEVERITY, severity_number
-from trnfleet.domain.filters.language import EVERYTHING, Filter, Not, Part, Term
+from trnfleet.domain.filters.language import EVERYTHING, Either, Filter, Not, Part, Term
 from trnfleet.monitor.problems import texts
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -125,21 +127,25 @@ class FleetFilter:
 
         The chips of problems with matching words are included.
         """
-        left: NDArray[np.bool_] | None = None
-        for term in self.query.terms:
-            mask = self._mask(term)
-            left = mask if left is None else left & mask
-        return left
+        return self._all(self.query) if self.query else None
 
     def keeps(self, problem: Problem) -> bool:
         """Return whether a problem is left."""
-        return all(self._holds(term, problem) for term in self.query.terms)
+        return self._holds_all(self.query, problem)
+
+    def _holds_all(self, query: Filter, problem: Problem) -> bool:
+        return all(self._holds(term, problem) for term in query.terms)
+
+    def _all(self, query: Filter) -> NDArray[np.bool_]:
+        return reduce(operator.and_, map(self._mask, query.terms))
 
     def _mask(self, term: Term) -> NDArray[np.bool_]:
         known = self._masks.get(term)
         if known is None:
             if isinstance(term, Not):
                 known = ~self._mask(term.term)
+            elif isinstance(term, Either):
+                known = reduce(operator.or_, map(self._all, term.options))
             else:
                 known = term.mask(self._table)
                 if isinstance(term, Part):
@@ -153,6 +159,8 @@ class FleetFilter:
     def _holds(self, term: Term, problem: Problem) -> bool:
         if isinstance(term, Not):
             return not self._holds(term.term, problem)
+        if isinstance(term, Either):
+            return any(self._holds_all(option, problem) for option in term.options)
         if isinstance(term, Part) or term.column.name in {SEVERITY.name, "at"}:
             return term.keeps(ProblemRow(problem))
         if term.column.name == "job" and any(

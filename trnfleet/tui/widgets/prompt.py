@@ -28,7 +28,13 @@ class PromptField(Input):
     """A field that passes its text on during Enter, not by a message.
 
     Keys of the same burst are read before any message; they would go into a field about to close.
+    Up and down bring back earlier texts.
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "before(-1)", show=False),
+        Binding("down", "before(1)", show=False),
+    ]
 
     def __init__(
         self,
@@ -51,9 +57,23 @@ class PromptField(Input):
             compact=True,
         )
         self._submit = submit
+        self._history: Sequence[str] = ()
+        self._place = 0
 
     async def action_submit(self) -> None:
         self._submit(self.value.strip())
+
+    def recall(self, history: Sequence[str]) -> None:
+        """Set the earlier texts for up and down, the newest last."""
+        self._history = history
+        self._place = len(history)
+
+    def action_before(self, by: int) -> None:
+        """Insert an earlier or later text."""
+        if self._history:
+            self._place = min(max(self._place + by, 0), len(self._history))
+            self.value = [*self._history, ""][self._place]
+            self.cursor_position = len(self.value)
 
 
 class FilterPrompt(Vertical):
@@ -85,6 +105,8 @@ class FilterPrompt(Vertical):
         self._submit = submit
         self._said = Bar(fill=lambda: theme.BAR)
         self._label = Bar(fill=lambda: theme.BAR)
+        self._submitted: list[str] = []
+        """Filters submitted so far."""
         self._is_submitted = False
         """Whether the field's text was submitted. A mistake is loud then, and quiet during typing.
         """
@@ -110,9 +132,10 @@ class FilterPrompt(Vertical):
     def open(self, pattern: str) -> None:
         """Focus the field with a filter selected.
 
-        The next key replaces it.
+        The next key replaces it, ↑ brings back the one before it.
         """
         self._is_submitted = False
+        self._field.recall([text for text in self._submitted if text != pattern])
         self._field.value = pattern
         focus_on(self._field)
         self._field.action_select_all()
@@ -135,6 +158,8 @@ class FilterPrompt(Vertical):
 
     def _accepted(self, text: str) -> None:
         self._is_submitted = True
+        if text:
+            self._submitted = [*(known for known in self._submitted if known != text), text]
         self._submit(text)
 
 
@@ -154,8 +179,6 @@ class AskLine(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "cancel", show=False),
         Binding("tab", "complete", "take the completion", show=False),
-        Binding("up", "before(-1)", "what was typed before", show=False),
-        Binding("down", "before(1)", "what was typed after that", show=False),
     ]
 
     def __init__(self, leave: Callable[[], None], *, id: str | None = None) -> None:  # noqa: A002  Textual's name
@@ -173,8 +196,6 @@ class AskLine(Vertical):
         self._field = PromptField(self._accepted, max_length=400)
         self._hint = ""
         self._key = ""
-        self._history: Sequence[str] = ()
-        self._place = 0
 
     def compose(self) -> ComposeResult:
         yield self._said
@@ -209,8 +230,7 @@ class AskLine(Vertical):
             history: Earlier inputs for up and down, the newest last.
         """
         self._field.suggester = suggester
-        self._history = history
-        self._place = len(history)
+        self._field.recall(history)
         self._answer = answer
         self._hint = hint
         self._key = key
@@ -245,15 +265,6 @@ class AskLine(Vertical):
         """Take the completion, if there is one."""
         self._field.cursor_position = len(self._field.value)
         self._field.action_cursor_right()
-
-    def action_before(self, by: int) -> None:
-        """Insert an earlier or later entry of the history."""
-        if not self._history:
-            return
-        self._place = min(max(self._place + by, 0), len(self._history))
-        text = self._history[self._place] if self._place < len(self._history) else ""
-        self._field.value = text
-        self._field.cursor_position = len(text)
 
     def action_leave(self) -> None:
         self._leave()

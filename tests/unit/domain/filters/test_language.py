@@ -104,6 +104,24 @@ CASES = {
     "idle and waiting": "3",
     "idle & waiting": "3",
     "hot, us": "",
+    "us-0002 or idle": "23",
+    "us-0002 | job=serve": "23",
+    "power>450 & job=pretrain-70b or job=serve": "03",
+    "power>450 and (job=pretrain-70b or job=serve)": "0",
+    "(us-0001 or idle) & !hot": "13",
+    "job=serve or (sev>=warning and not power>470)": "23",
+    "not (us-0001 & hot)": "123",
+    "!(us-0001 or us-0002)": "3",
+    "not job=serve": "012",
+    "not idle": "",
+    "((us-0002))or(idle)": "23",
+    "(power > 450 W)": "02",
+    "job=~(pre|se).*": "013",
+    "(job=~(pre|se).*)": "013",
+    "(job=~pre.* or job=)": "012",
+    "()": "0123",
+    "us-0002 or": "2",
+    "or idle": "",
     "power>450 &": "02",
     "!": "0123",
 }
@@ -160,6 +178,8 @@ def test_units(text: str, limit: float) -> None:
             "age: 'soon' is not a duration; write it as 90s, 500ms, 5m, 1h30m, 1d12h or 1w",
         ),
         ("at>uc1", "at: > does not go with it; write at=uc1/us-0001"),
+        ("(us-0001 or", "a bracket is open: write ) behind the group"),
+        ("(" * 10, "groups in groups: at most 9"),
         ("a" * 401, "a filter of 401 characters: at most 400"),
     ],
 )
@@ -177,7 +197,7 @@ def test_a_column_alone_is_explained() -> None:
     assert hint("us-0001", COLUMNS) == hint("", COLUMNS) == ""
 
 
-@given(st.text(max_size=60) | st.text(alphabet='ab &!,=<>~"\\power450and', max_size=40))
+@given(st.text(max_size=60) | st.text(alphabet='ab &!,=<>~"\\power450andnot|()', max_size=40))
 def test_anything_may_be_typed(text: str) -> None:
     """Any text is a filter or an explained error.
 
