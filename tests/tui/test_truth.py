@@ -5,7 +5,6 @@ Each is that of `status --json` at the same instant.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ from support.record.fixtures import RECORDINGS
 from support.record.memory_recording import KeyframedRecording
 from support.tui.figures import contradictions, differences, figures
 from support.tui.pilot import FleetPilot, fleet_app, running
+from support.tui.replayed import reach, replayed, showing
 
 from trnfleet.cli.files import open_recording
 from trnfleet.cli.status_report import KnownFleet
@@ -21,15 +21,13 @@ from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.domain.site import DEFAULT_SITE
 from trnfleet.services.files.recordings import last_alive_ns, shown_part_of
 from trnfleet.services.files.rules import load_rules
-from trnfleet.services.viewing import Viewing, monitors_at, view_recording
-from trnfleet.tui.app.app import FleetApp
+from trnfleet.services.viewing import monitors_at
 from trnfleet.tui.view import FLEET, JOBS
 from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.monitor.replay.playback import RecordingPlayback
     from trnfleet.record.read.recording import Recording
 
 SIZES = ((120, 40), (200, 55))
@@ -73,26 +71,6 @@ async def test_no_figure_has_two_values_on_one_screen(size: tuple[int, int]) -> 
         assert {each.where for each in figures(pilot.screen())} == wanted
 
 
-def is_at(playback: RecordingPlayback, time_ns: int) -> bool:
-    """Return whether playback shows a moment exactly, with all consequences of the past."""
-    seeker = playback.seeker
-    past = seeker.past
-    is_there = past is not None and past.position_ns == time_ns and not playback.seeking
-    return is_there and seeker.is_exact and seeker.is_settled
-
-
-async def reach(pilot: FleetPilot, viewing: Viewing, time_ns: int) -> None:
-    """Stand at an instant, exactly."""
-    playback = viewing.playback
-    assert playback is not None
-    playback.pause()
-    playback.seek(time_ns)
-    # Nothing tells that a place is reached, because the app looks ten times a second.
-    while not is_at(playback, time_ns):  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-    await pilot.paint()
-
-
 def said_by_status(recording: Recording, instants: list[int]) -> list[dict[str, Any]]:
     """Return the JSON of `status --recording --at` at each instant."""
     rules = load_rules()
@@ -112,31 +90,12 @@ async def compare(
         begin_ns, end_ns = shown_part_of(recording, "demo", None, to)
         instants = [min(end_ns, begin_ns + round(each * NS_PER_S)) for each in instants_s]
         told = said_by_status(recording, instants)
-        viewing = view_recording(
-            recording,
-            "demo",
-            from_ns=begin_ns,
-            to_ns=end_ns,
-            speed=1.0,
-            loops=False,
-            rules=load_rules(),
-            site=DEFAULT_SITE,
-            clock=SystemClock(),
-        )
-        tasks = [asyncio.ensure_future(each) for each in viewing.running.values()]
-        try:
+        async with replayed(recording, "demo", begin_ns, end_ns) as viewing:
             for size in sizes:
-                async with running(
-                    FleetApp(viewing.state, clock=SystemClock(), playback=viewing.playback),
-                    size=size,
-                ) as pilot:
+                async with showing(viewing, size) as pilot:
                     for instant, status in zip(instants, told, strict=True):
                         await reach(pilot, viewing, instant)
                         await look(pilot, status)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def look(pilot: FleetPilot, status: dict[str, Any]) -> None:

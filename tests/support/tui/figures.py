@@ -38,8 +38,8 @@ _HEADS = {
 _HEAD = re.compile(
     rf"(?<![^\s↑↓])({'|'.join(map(re.escape, sorted(_HEADS, key=len, reverse=True)))})(?!\S)"
 )
-_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_VALUE = r"(-?\d[\d.]*) ?([kMGTP]?)(?:%|W|B/s|FLOP/s|°C|(?= ))"
+_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_VALUE = r"(-?\d[\d.]*) ?([kMGTPE]?)(?:%|W|B/s|FLOP/s|°C|(?= ))"
 _FIGURE = re.compile(rf"(?<!\S)({'|'.join(_NAMES)}) +{_VALUE}(?!\S)")
 _TITLES = {**_NAMES, "Power": "power_w"}
 _TITLE = re.compile(rf"(?<!\S)({'|'.join(_TITLES)}) {_VALUE} (?=.*─)")
@@ -118,7 +118,7 @@ def _root(lines: list[str]) -> Iterator[Shown]:
         cell = row[before : match.end()]
         before = match.end()
         key = _HEADS[match.group(1)]
-        value = re.search(r"(-?\d[\d.]*) ?([kMGTP]?)\S*$", cell.rstrip())
+        value = re.search(r"(-?\d[\d.]*) ?([kMGTPE]?)\S*$", cell.rstrip())
         if value is not None and key not in seen:
             seen.add(key)
             yield Shown(key, float(f"{float(value[1]) * _PREFIXES[value[2]]:.6g}"), "tree")
