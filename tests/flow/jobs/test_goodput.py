@@ -76,10 +76,17 @@ def numbers(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "fleet"),
-    [("game-day", "demo"), ("job-crash", "training"), ("inference-day", "inference")],
+    ("scenario", "fleet", "ticks"),
+    [
+        ("game-day", "demo", "90"),
+        ("job-crash", "training", "90"),
+        # A tick is five minutes.
+        ("inference-day", "inference", "25"),
+    ],
 )
-def test_history_and_usage_say_what_status_says(scenario: str, fleet: str, tmp_path: Path) -> None:
+def test_history_and_usage_say_what_status_says(
+    scenario: str, fleet: str, ticks: str, tmp_path: Path
+) -> None:
     """Before and after a compaction, also by interval."""
     file = tmp_path / "run.mcap"
     folder = str(tmp_path / "history")
@@ -87,7 +94,7 @@ def test_history_and_usage_say_what_status_says(scenario: str, fleet: str, tmp_p
     site = (*prices, "--ttft-limit", "300ms")
     run(
         *("simulate", "--record", str(file), "--scenario", scenario, "--seed", "11"),
-        *("--ticks", "90", "--format", "cbor", "--granularity", "ultraserver"),
+        *("--ticks", ticks, "--format", "cbor", "--granularity", "ultraserver"),
     ).check_returncode()
     recording = Recording.open([file])
     # Milliseconds, and none is left out.
