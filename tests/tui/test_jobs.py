@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.monitor.feed import DEMO, Feed, live_feed
+from support.monitor.top import Top
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
 from trnfleet.domain.goodput import TimeCause
 from trnfleet.monitor.goodput_report import fix_first, lost_of
+from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.jobs.table import GOODPUT, MOST_ROWS, NAME, SORTS
 from trnfleet.tui.jobs.view import JobsView
 from trnfleet.tui.view import HIERARCHY, JOBS, RESERVATIONS
 from trnfleet.wire.messages import ClaimMessage, ClaimSpec, JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
+from trnfleet.wire.rollups import CellPaidTime
 from trnfleet.wire.topics import TopicClass, build_topic
-
-if TYPE_CHECKING:
-    from trnfleet.tui.app.app import FleetApp
 
 TRAINING = "uc1/us-0001"
 SERVING = "uc1/us-0002"
@@ -149,6 +149,24 @@ async def test_states_share_the_axis_of_step_times() -> None:
         assert all(states.count("●") > states.count("▼") for states in found)
         chart = pilot.text().partition("Step time of the job")[2]
         assert chart.index(found[1]) < chart.index("now")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_cells_of_a_top_broker_are_listed_with_their_sum(size: tuple[int, int]) -> None:
+    top = Top()
+    times = {"productive": 6_120.0, "idle": 1_080.0}
+    top.paid = CellPaidTime(lasts_s=60.0, seconds=times, usd={}, unpriced_s=7_200.0)
+    for _ in range(3):
+        top.frame((1.0, 2.0, 3.0))
+        top.monitor.compute()
+        await top.clock.advance(1.0)
+    app = FleetApp(top.monitor, clock=top.clock)
+    async with running(app, size=size) as pilot:
+        await pilot.press("5", "t")
+        assert "Cells by their relays" in pilot.text()
+        for cell in ("1 of 1", "cell-a"):
+            assert re.search(rf"{cell} +2\.00 +0\.30 +1\.70(?= |$)", pilot.text(), re.MULTILINE)
+        assert all(len(shown) <= size[0] for shown in pilot.screen())
 
 
 async def test_fix_first_is_the_report_and_idle_money_opens_its_reservation() -> None:

@@ -31,11 +31,15 @@ from trnfleet.domain.quantities import (
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.coverage import Coverage, blind_text, read_coverage
 from trnfleet.monitor.goodput_report import (
+    NOT_PUBLISHED,
+    CellReport,
+    cell_reports,
     energy_text,
     expected_text,
     fix_first,
     goodput_facts,
     goodput_text,
+    paid_facts,
 )
 from trnfleet.monitor.pipeline.health import PipelineHealth, contest_text
 from trnfleet.monitor.pipeline.publishers import PublisherTable, State
@@ -222,6 +226,14 @@ class KnownFleet:
             "receiver_errors": [error._asdict() for error in self.summary.receiver_errors],
             "links": None if self._links is None else self._links._asdict(),
             "goodput": goodput_facts(monitor.goodput.report()),
+            "cell_goodput": [
+                {
+                    "cell": cell,
+                    "known": report is not None,
+                    **(paid_facts(report) if report else {}),
+                }
+                for cell, _, report in self._cells
+            ],
             "watched": published.is_watched,
             "cell_doubts": list(published.cell_doubts),
             "pipeline": pipeline_facts(monitor.pipeline()),
@@ -269,6 +281,7 @@ class KnownFleet:
             ("jobs", _jobs_text(self.monitor.ingest.job_table)),
             *([("links", self._links.text)] if self._links and self._links.all else []),
             *_goodput_rows(self.monitor),
+            *_cell_rows(self._cells),
             ("pipeline", _losses_text(summary)),
             *pipeline_rows(self.monitor.pipeline()),
         ]
@@ -306,6 +319,10 @@ class KnownFleet:
             return None
         rules = monitor.alerts.rules or load_rules(())
         return FleetLinks(monitor.store, monitor.rollups, rules).counts
+
+    @property
+    def _cells(self) -> list[CellReport]:
+        return cell_reports(self.monitor.store.rolled.paid_by_cell())
 
     @property
     def _relays(self) -> list[CellRelays]:
@@ -377,6 +394,17 @@ def _goodput_rows(monitor: Monitor) -> Rows:
         *expected[:MOST_SHOWN],
         *([("energy", f"{energy} of the chips over {duration(report.lasts_s)}")] if energy else []),
     ]
+
+
+def _cell_rows(cells: Sequence[CellReport]) -> Rows:
+    """Return the paid time of all cells, and of each."""
+    rows = [
+        ("cells", f"{plain(title)}: {NOT_PUBLISHED if report is None else goodput_text(report)}")
+        for _, title, report in cells[:MOST_SHOWN]
+    ]
+    if len(cells) > MOST_SHOWN:
+        rows.append(("cells", f"and {len(cells) - MOST_SHOWN:,} more"))
+    return rows
 
 
 def _relay_facts(relay: WatchPresence) -> dict[str, Any]:

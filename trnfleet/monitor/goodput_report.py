@@ -25,6 +25,7 @@ from trnfleet.domain.goodput import (
 )
 from trnfleet.domain.power import J_PER_KWH
 from trnfleet.domain.quantities import NOT_AVAILABLE, duration
+from trnfleet.wire.rollups import CellPaidTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,6 +49,7 @@ ESTIMATED = " (e)"
 """Mark of an estimate: modelled watts, and everything that is made of PUE or a price."""
 WHOLE = 0.9995
 """Least coverage that is shown as 100 %."""
+NOT_PUBLISHED = f"{NOT_AVAILABLE}: not observed, or by an older relay"
 _SECONDS = 0
 """Unit of sums; the other one is USD."""
 
@@ -218,6 +220,59 @@ def paid_report(rows: Iterable[PaidRow], lasts_s: float) -> GoodputReport:
     return GoodputReport(lasts_s, _paid_time(time.sum(axis=0), sums.sum(axis=0)), jobs)
 
 
+def published_time(report: GoodputReport) -> CellPaidTime:
+    """Return a report's paid time as a relay publishes it."""
+    paid = report.fleet
+    # What is moved between causes may leave less than nothing, by rounding.
+    seconds, usd = (
+        {cause.key: float(time[cause]) for cause in TimeCause if time[cause] > 0}
+        for time in (paid.seconds, paid.usd)
+    )
+    return CellPaidTime(
+        lasts_s=report.lasts_s, seconds=seconds, usd=usd, unpriced_s=max(0.0, paid.unpriced_s)
+    )
+
+
+class CellReport(NamedTuple):
+    """Paid time of a cell on a top broker, as its relay publishes it."""
+
+    cell: str | None
+    """None for all known cells together."""
+    title: str
+    report: GoodputReport | None
+    """None if it is not known."""
+
+
+def cell_reports(cells: Mapping[str, CellPaidTime | None]) -> list[CellReport]:
+    """Return the paid time of the known cells together, then of each by name.
+
+    A cause of a newer relay that is not known here is not split.
+    """
+    made = []
+    known = []
+    for cell, published in sorted(cells.items()):
+        report = None
+        if published is not None:
+            times = np.zeros((2, len(TimeCause)))
+            for time, parts in zip(times, (published.seconds, published.usd), strict=True):
+                for name, part in parts.items():
+                    time[TimeCause.__members__.get(name.upper(), TimeCause.UNSPLIT)] += part
+            paid = PaidTime(times[0], times[1], published.unpriced_s)
+            report = GoodputReport(published.lasts_s, paid, [])
+            known.append(report)
+        made.append(CellReport(cell, cell, report))
+    if known:
+        total = PaidTime(
+            np.sum([one.fleet.seconds for one in known], axis=0),
+            np.sum([one.fleet.usd for one in known], axis=0),
+            sum(one.fleet.unpriced_s for one in known),
+        )
+        title = f"{len(known):,} of {len(made):,}"
+        whole = GoodputReport(max(one.lasts_s for one in known), total, [])
+        made.insert(0, CellReport(None, title, whole))
+    return made
+
+
 def lost_of(time: NDArray[np.float64]) -> float:
     """Return the part of paid time or money that is neither progress nor headroom."""
     return float(time[LOST].sum())
@@ -254,8 +309,8 @@ def fix_first(report: GoodputReport) -> list[Loss]:
 def goodput_facts(report: GoodputReport) -> dict[str, Any]:
     """Return goodput as JSON values; what is not known is null."""
     return {
-        "lasts_s": report.lasts_s,
-        **_paid_facts(report.fleet),
+        **paid_facts(report),
+        **_energy_facts(report.fleet),
         "fix_first": [
             {
                 "what": loss.what,
@@ -273,7 +328,8 @@ def goodput_facts(report: GoodputReport) -> dict[str, Any]:
             {
                 "job": job.job or None,
                 "is_other_jobs": job.job is None,
-                **_paid_facts(job.paid),
+                **_time_facts(job.paid),
+                **_energy_facts(job.paid),
                 "tokens_made": job.paid.energy.tokens or None,
                 "tokens_kept": job.kept_tokens,
                 "j_per_token_made": job.paid.energy.per_token_j,
@@ -329,8 +385,8 @@ def expected_text(expected: Expected) -> str:
     """Return a job's expected goodput, and its checkpoints beside the best interval."""
     share = expected.goodput
     text = f"{NOT_AVAILABLE} before a recovery" if share is None else f"{100 * share:.1f} %"
-    interval, best = duration(expected.interval_s), duration(expected.best_interval_s)
-    return f"{text}; a checkpoint every {interval}, best every {best}"
+    text += f"; a checkpoint every {duration(expected.interval_s)}"
+    return f"{text}, best every {duration(expected.best_interval_s)}"
 
 
 def energy_text(job: JobTime) -> str:
@@ -349,7 +405,12 @@ def _known_usd(paid: PaidTime, usd: float) -> float | None:
     return usd if paid.is_priced else None
 
 
-def _paid_facts(paid: PaidTime) -> dict[str, Any]:
+def paid_facts(report: GoodputReport) -> dict[str, Any]:
+    """Return a report's length and its sums as JSON values."""
+    return {"lasts_s": report.lasts_s, **_time_facts(report.fleet)}
+
+
+def _time_facts(paid: PaidTime) -> dict[str, Any]:
     seconds = paid.seconds
     is_priced = paid.is_priced
     return {
@@ -361,6 +422,11 @@ def _paid_facts(paid: PaidTime) -> dict[str, Any]:
         "lost_usd": lost_of(paid.usd) if is_priced else None,
         "usd": {cause.key: float(paid.usd[cause]) for cause in TimeCause} if is_priced else None,
         "unpriced_s": paid.unpriced_s,
+    }
+
+
+def _energy_facts(paid: PaidTime) -> dict[str, Any]:
+    return {
         "energy_kwh": paid.energy.kwh,
         "energy_modelled_kwh": None
         if paid.energy.kwh is None

@@ -10,7 +10,8 @@ RFC 8746 arrays, little-endian:
 - `states`: chips in each freshness, a line for each row
 - `alerts`: firing ones by severity, a line for each row
 
-`worst` has for each row the address of its worst chip below the row's, or an empty text.
+`worst` has for each row the address of its worst chip below the row's, or an empty text. `paid`,
+in the cell's first block alone, has the paid time of the whole cell.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, ClockSpec, Name, Path, TypeName
 from trnfleet.wire.structs import Message
 from trnfleet.wire.telemetry import MAX_SEQ, Head
-from trnfleet.wire.values import LATEST_NS, Period, Revision
+from trnfleet.wire.values import LATEST_NS, Amount, Period, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,6 +122,19 @@ class RollupDescriptor(Message, frozen=True, kw_only=True):
             raise ValueError("rows: a row of an UltraServer and one of an instance in it")
 
 
+class CellPaidTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Paid time of a cell over the last hour, as observed by its relay; it adds up over cells."""
+
+    lasts_s: Amount
+    """Observed part of the hour, in the fleet's time."""
+    seconds: Annotated[dict[Name, Amount], Meta(max_length=64)]
+    """Instance-seconds by cause, such as `idle_reserved`."""
+    usd: Annotated[dict[Name, Amount], Meta(max_length=64)]
+    """Their price, as far as known."""
+    unpriced_s: Amount
+    """Instance-seconds without a known price."""
+
+
 class RollupFrame(NamedTuple):
     """A frame of a block; arrays are views of the payload."""
 
@@ -136,6 +150,8 @@ class RollupFrame(NamedTuple):
     alerts: NDArray[np.uint16]
     """Rows x severities, the worst first."""
     worst: Sequence[str]
+    paid: CellPaidTime | None = None
+    """None in other blocks than the first, and from an older relay."""
 
 
 class RollupForm(NamedTuple):
@@ -217,6 +233,7 @@ def encode_rollup(path: str, revision: int, frame: RollupFrame) -> bytes:
             "states": _tagged(frame.states, _U2),
             "alerts": _tagged(frame.alerts, _U2),
             "worst": list(frame.worst),
+            **({} if frame.paid is None else {"paid": msgspec.structs.asdict(frame.paid)}),
         }
     )
 
@@ -264,6 +281,7 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
         _array(fields, "states", _U2, (rows, STATES)),
         _array(fields, "alerts", _U2, (rows, len(SEVERITIES))),
         fields.get("worst", ()),
+        _paid(fields.get("paid")),
     )
     if not (np.isfinite(frame.totals).all() and np.isfinite(frame.counters).all()):
         raise WireError("a roll-up with a value that is not finite")
@@ -286,6 +304,13 @@ def decode_rollup(fields: dict[str, Any], head: Head, form: RollupForm) -> Rollu
     if not _are_addresses(frame.worst, rows):
         raise WireError(f"a roll-up whose worst is not a list of {rows} addresses")
     return frame
+
+
+def _paid(value: object) -> CellPaidTime | None:
+    try:
+        return None if value is None else msgspec.convert(value, CellPaidTime)
+    except msgspec.ValidationError as error:
+        raise WireError(f"a roll-up whose paid is no paid time: {error}") from None
 
 
 def _are_addresses(found: object, rows: int) -> bool:

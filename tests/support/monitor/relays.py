@@ -26,8 +26,15 @@ class Top:
         self.unheard = ""
         """Client whose messages reach nobody."""
 
-    async def join(self, name: str, *, began_s: float = 0.0) -> Relay:
-        relay = Relay(name, self, began_s)
+    async def join(
+        self,
+        name: str,
+        *,
+        began_s: float = 0.0,
+        cell: str = "cell-a",
+        instances: list[tuple[str, str]] | None = None,
+    ) -> Relay:
+        relay = Relay(name, self, began_s, cell, instances or ultraservers(1))
         self.relays.append(relay)
         await relay.hear(
             [Envelope(topic, payload, 1, retain=True) for topic, payload in self.retained.items()]
@@ -71,11 +78,13 @@ class Top:
 
 
 class Relay:
-    """A relay of a cell of one UltraServer, and its connection to the top broker."""
+    """A relay of a cell, and its connection to the top broker."""
 
-    def __init__(self, name: str, top: Top, began_s: float) -> None:
+    def __init__(
+        self, name: str, top: Top, began_s: float, cell: str, instances: list[tuple[str, str]]
+    ) -> None:
         self.name, self.top, self.is_stopped, self.said = name, top, False, list[str]()
-        self.feed = Feed(ultraservers(1))
+        self.feed = Feed(instances)
         self.feed.monitor = CellMonitor(SilentSource(), "demo", clock=self.feed.clock)
         if top.relays:
             self.feed.clock.step_wall(
@@ -85,7 +94,7 @@ class Relay:
         self.status = LinkStatus(connected=True, connects=1)
         self.links = TopLinks(self)
         self.hurries = 0
-        identity = RelayIdentity("demo", DEFAULT_ROOT, "cell-a", name, f"boot-{name}")
+        identity = RelayIdentity("demo", DEFAULT_ROOT, cell, name, f"boot-{name}")
         self.service = RelayService(identity, self.feed.monitor, self, self.said.append)
         self.due_s = 0.0
         self.is_half_open = False

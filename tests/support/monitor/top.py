@@ -24,6 +24,7 @@ from trnfleet.wire.rollups import (
     SEVERITIES,
     STATES,
     TOTALS,
+    CellPaidTime,
     RollupDescriptor,
     RollupFrame,
     RollupRow,
@@ -57,6 +58,8 @@ class Top:
         self.monitor = Monitor(QueueSource(), "demo", clock=self.clock, rules=rules)
         self.boot = BOOT
         self.seq = 0
+        self.paid: CellPaidTime | None = None
+        """Paid time that the relay publishes."""
         self.describe()
 
     def describe(self, boot: str = BOOT, relay: str = "relay-1") -> None:
@@ -150,6 +153,7 @@ class Top:
             states,
             np.zeros((rows, len(SEVERITIES)), np.uint16) if alerts is None else alerts,
             chips or [""] * rows,
+            self.paid if path == PATH else None,
         )
         topic = build_topic("demo", TopicClass.ROLLUP, path)
         payload = encode_rollup(path, revision, frame)

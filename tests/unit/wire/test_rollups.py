@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from trnfleet.domain.goodput import TimeCause
 from trnfleet.errors import WireError
 from trnfleet.wire.messages import ClockSpec, decode_message, encode_message
 from trnfleet.wire.rollups import (
@@ -16,6 +17,7 @@ from trnfleet.wire.rollups import (
     SEVERITIES,
     STATES,
     TOTALS,
+    CellPaidTime,
     RollupDescriptor,
     RollupForm,
     RollupFrame,
@@ -29,6 +31,8 @@ from trnfleet.wire.telemetry import Head
 
 PATH = "uc1/cell-a/0000"
 HEAD = Head("b00t", 7, 1_767_571_200_000_000_000)
+_SECONDS = {cause.key: 1e6 + cause for cause in TimeCause}
+PAID = CellPaidTime(lasts_s=3_600.0, seconds=_SECONDS, usd=_SECONDS, unpriced_s=0.5)
 
 
 def descriptor(rows: int = 2) -> RollupDescriptor:
@@ -76,9 +80,26 @@ def test_a_frame_is_read_as_it_was_written() -> None:
     assert list(read.worst) == list(written.worst)
 
 
+def test_paid_time_is_optional_and_checked() -> None:
+    """An older relay has none; a newer one may have more."""
+    assert decoded(encode_rollup(PATH, 3, frame())).paid is None
+    assert decoded(encode_rollup(PATH, 3, frame()._replace(paid=PAID))).paid == PAID
+    fields, head, _ = decode_rollup_head(encode_rollup(PATH, 3, frame()._replace(paid=PAID)))
+    form = RollupForm.of(descriptor())
+    assert decode_rollup({**fields, "paid": {**fields["paid"], "more": 1}}, head, form).paid == PAID
+    for wrong in (
+        1,
+        {},
+        {**fields["paid"], "lasts_s": -1.0},
+        {**fields["paid"], "usd": {"a": "b"}},
+    ):
+        with pytest.raises(WireError, match="paid is no paid time"):
+            decode_rollup({**fields, "paid": wrong}, head, form)
+
+
 def test_the_largest_block_fits_a_message() -> None:
     """Frame and descriptor of a whole block fit AWS IoT Core's 128 KB."""
-    longest = frame(BLOCK_ROWS)._replace(worst=["i" * 64 + "/chip15"] * BLOCK_ROWS)
+    longest = frame(BLOCK_ROWS)._replace(worst=["i" * 64 + "/chip15"] * BLOCK_ROWS, paid=PAID)
     assert len(encode_rollup(PATH, 3, longest)) < 131_072
     assert len(encode_message(descriptor(BLOCK_ROWS))) < 131_072
 

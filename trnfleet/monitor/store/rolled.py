@@ -20,7 +20,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import METRICS
 from trnfleet.monitor.freshness import STALE_AFTER_PERIODS, Freshness
 from trnfleet.monitor.store.announced import METRIC_BITS
-from trnfleet.wire.rollups import SEVERITIES, STATES, RollupFrame
+from trnfleet.wire.rollups import SEVERITIES, STATES, CellPaidTime, RollupFrame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -352,6 +352,18 @@ class Rolled:
                 is_seen = bool((self.observed[place.at] | self.awaited[place.at]).any())
             seen[cell] = seen.get(cell, False) or is_seen
         return seen
+
+    def paid_by_cell(self) -> dict[str, CellPaidTime | None]:
+        """Return the paid time of each described cell.
+
+        None if it is not observed, or its relay does not publish it.
+        """
+        observed = self.cells_observed()
+        made: dict[str, CellPaidTime | None] = dict.fromkeys(observed)
+        for block, frame, _ in self._held.values():
+            if frame is not None and frame.paid is not None and observed[block.cell]:
+                made[block.cell] = frame.paid
+        return made
 
     def cell_of(self, path: str) -> str:
         """Return the cell of an UltraServer, an instance or a chip.

@@ -20,6 +20,7 @@ from trnfleet.wire.rollups import (
     MOST_INSTANCES,
     SEVERITIES,
     TOTALS,
+    CellPaidTime,
     RollupFrame,
     RollupRow,
 )
@@ -97,7 +98,12 @@ class Rows:
         return next((path for path in above if path in self._index), "")
 
     def frames(
-        self, store: Store, rollups: Rollups, alerts: Iterable[AlertMessage], heads: dict[str, Head]
+        self,
+        store: Store,
+        rollups: Rollups,
+        alerts: Iterable[AlertMessage],
+        heads: dict[str, Head],
+        paid: CellPaidTime | None = None,
     ) -> dict[str, RollupFrame]:
         """Return the frame of each block, of the last pass.
 
@@ -106,6 +112,7 @@ class Rows:
             rollups: Those of the last pass, of the same layout.
             alerts: What watches of the cell publish.
             heads: The head of each block's frame.
+            paid: Paid time of the cell.
         """
         states = self._picked(rollups.states(Level.ULTRASERVER), rollups.states(Level.INSTANCE))
         totals, covered = self._columns(rollups, TOTALS)
@@ -122,6 +129,7 @@ class Rows:
                 states[block.span].astype(np.uint16),
                 np.minimum(severities[block.span], np.iinfo(np.uint16).max).astype(np.uint16),
                 worst[block.span],
+                None if block.span.start else paid,
             )
             for block in self.blocks
         }

@@ -19,6 +19,8 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.garbage import collect_garbage
+from trnfleet.monitor.goodput import MINUTES
+from trnfleet.monitor.goodput_report import published_time
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.record.write.tapped_source import TappedSource
 from trnfleet.services.discovery import find_fleet
@@ -286,7 +288,8 @@ class RelayService:
         for block in rows.blocks:
             seq = self._seq[block.path] = self._seq.get(block.path, -1) + 1
             heads[block.path] = Head(self._identity.boot, seq, moment.time_ns)
-        frames = rows.frames(store, rollups, monitor.ingest.alert_messages.values(), heads)
+        paid = published_time(monitor.goodput.report(MINUTES))
+        frames = rows.frames(store, rollups, monitor.ingest.alert_messages.values(), heads, paid)
         outgoing += [
             Envelope(
                 self._identity.topic(TopicClass.ROLLUP, path),

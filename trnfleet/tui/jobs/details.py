@@ -18,6 +18,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.goodput_report import (
     NO_JOB,
+    cell_reports,
     energy_text,
     expected_text,
     fix_first,
@@ -152,7 +153,9 @@ class JobDetails(LineView, can_focus=True):
         return self._lines
 
     def _laid_out(self, row: JobRow, width: int) -> list[Line]:
-        blocks: list[Callable[[int], Block]] = [partial(self._causes, row), self._fix_first]
+        blocks: list[Callable[[int], Block]] = [
+            *(partial(self._causes, row), self._fix_first, self._cells)
+        ]
         if row.key == NO_JOB:
             blocks.append(self._without_job)
         elif row.job is not None:
@@ -232,6 +235,32 @@ class JobDetails(LineView, can_focus=True):
             lines = [line for line in wrapped(text, width, 2) if line.strip()]
             made += [((line, theme.BASE),) for line in lines]
         return made if len(made) > 1 else [*made, (("no loss is known", theme.QUIET),)]
+
+    def _cells(self, width: int) -> Block:
+        """Return what relays have paid, lost and made productive in their cells."""
+        cells = cell_reports(self._monitor.store.rolled.paid_by_cell())
+        if not cells:
+            return []
+        in_usd = self._table.in_usd
+        note = f"{'USD' if in_usd else 'instance-hours'}, last hour"
+        names = f"{'paid':>9}{'lost':>9}{'productive':>11}"
+        made: Block = [
+            head([("Cells by their relays", theme.STRONG)], note, width),
+            ((f"{'':{width - len(names)}}{names}", theme.GHOST),),
+        ]
+        for cell, title, report in cells[:_MOST_LINES]:
+            amounts = None if report is None else amounts_of(report.fleet, in_usd=in_usd)
+            figures = f"{NOT_AVAILABLE:>{len(names)}}"
+            if report is not None and amounts is not None:
+                least = "≥" if in_usd and report.fleet.unpriced_s else ""
+                values = amounts.sum(), lost_of(amounts), amounts[TimeCause.PRODUCTIVE]
+                paid, lost, productive = (least + amount_text(float(value)) for value in values)
+                figures = f"{paid:>9}{lost:>9}{productive:>11}"
+            style = theme.STRONG if cell is None else theme.BASE
+            made.append(((fit(plain(title), width - len(figures)) + figures, style),))
+        if len(cells) > _MOST_LINES:
+            made.append(((f"and {len(cells) - _MOST_LINES:,} more", theme.QUIET),))
+        return made
 
     def _steps(self, row: JobRow, width: int) -> Block:
         """Return percentiles and a histogram of the step time."""

@@ -17,6 +17,7 @@ from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.site import PUE
 from trnfleet.wire.messages import WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope
+from trnfleet.wire.rollups import CellPaidTime
 from trnfleet.wire.topics import TopicClass
 
 
@@ -329,6 +330,29 @@ def test_a_cell_without_a_watch_is_named_and_not_healthy() -> None:
     assert "alerts   " not in said(top)
     assert "144 of 144 chips live)" in said(top)
     assert is_well(top)
+
+
+def test_paid_time_of_cells_that_is_not_known_is_not_0() -> None:
+    top = Top()
+    top.describe_row("uc1/us-0003")
+    top.frame((1.0, 2.0, 3.0))
+    top.frame_of_row(1.0)
+    top.monitor.compute()
+    unknown = "n/a: not observed, or by an older relay"
+    assert f"cells           cell-a: {unknown}\ncells           cell-b: {unknown}\n" in said(top)
+    seconds = {"productive": 75.0, "idle": 25.0, "of_a_newer_relay": 100.0}
+    top.paid = CellPaidTime(lasts_s=50.0, seconds=seconds, usd={}, unpriced_s=200.0)
+    top.frame((1.0, 2.0, 3.0))
+    for title in ("1 of 2", "cell-a"):
+        words = f"{title}: 75.0 % over 50 s: idle 12.5 %, productive 37.5 %, unsplit 50.0 %\n"
+        assert words in said(top)
+    facts = KnownFleet.from_monitor(top.monitor).facts(healthy=False)["cell_goodput"]
+    assert [(one["cell"], one["known"]) for one in facts] == [
+        (None, True),
+        ("cell-a", True),
+        ("cell-b", False),
+    ]
+    assert (facts[1]["paid_s"], facts[1]["lost_s"], facts[1]["paid_usd"]) == (200.0, 25.0, None)
 
 
 def test_what_receivers_of_the_watch_do_not_take(feed: Feed) -> None:
