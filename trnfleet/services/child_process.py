@@ -1,20 +1,26 @@
-"""Supervision of a child process: restart it when it ends, with a note.
+"""Child processes: trnfleet itself as a child, and supervision of a child.
 
-After repeated ends it is not started again; the log has the cause. The app shows the note.
+A supervised child is started again when it ends, with a note. After repeated ends it is not started
+again; the log has the cause. The app shows the note.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import signal
-from typing import TYPE_CHECKING, Protocol
+import sys
+from typing import IO, TYPE_CHECKING, Protocol
 
+import trnfleet.transport
 from trnfleet import logs
 from trnfleet.domain.quantities import duration
 from trnfleet.errors import TrnfleetError
+from trnfleet.tasks import END_S
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -156,3 +162,51 @@ def how_ended(status: int) -> str:
         return f"was killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"was killed by signal {-status}"
+
+
+@contextlib.asynccontextmanager
+async def run_trnfleet(
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    stdin: IO[bytes] | int,
+    output: IO[bytes],
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `trnfleet ARGUMENTS` as a child while the body runs.
+
+    Args:
+        arguments: Behind the program's name.
+        variables: Its whole environment.
+        stdin: Its input.
+        output: Its stdout and stderr.
+    """
+    starter = os.path.join(os.path.dirname(trnfleet.transport.__file__), "die_with_parent.py")  # noqa: PTH118, PTH120
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", starter, str(os.getpid())),
+        *(sys.executable, "-m", "trnfleet", *arguments),
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        env=variables,
+        # A session of its own: the terminal's ctrl+c is for the parent, which then ends its
+        # children.
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask a child to end, and kill it if it does not within `END_S`."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            # The process's own method would first take the status of one that has just ended, which
+            # asyncio then misses and reports on stderr.
+            os.kill(process.pid, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), END_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -9,13 +9,10 @@ import asyncio
 import contextlib
 import gc
 import os
-import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-import trnfleet.transport
 from trnfleet import folders
 from trnfleet.cli.app_options import (
     AlertOptions,
@@ -44,7 +41,8 @@ from trnfleet.cli.settings.layers import applied
 from trnfleet.clock import Clock, SystemClock
 from trnfleet.errors import BrokerError, ConfigError
 from trnfleet.files import PRIVATE, temporary_folder
-from trnfleet.tasks import END_S, Ending
+from trnfleet.services.child_process import run_trnfleet
+from trnfleet.tasks import Ending
 from trnfleet.transport.url import Password
 
 if TYPE_CHECKING:
@@ -362,37 +360,16 @@ async def own_command(
         log_file: The file.
         password: For the broker; it goes into the child's environment. Empty for none.
     """
-    starter = os.path.join(os.path.dirname(trnfleet.transport.__file__), "die_with_parent.py")  # noqa: PTH118, PTH120
+    # Settings are given as options; a file or variable meant for another command must not change
+    # what the child does.
+    variables = {
+        name: text for name, text in os.environ.items() if not name.startswith("TRNFLEET_")
+    }
+    variables |= {"TRNFLEET_CONFIG": NONE}
+    if password:
+        variables[PASSWORD_VARIABLE] = password
     with log_file.open("ab") as output:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", starter, str(os.getpid())),
-            *(sys.executable, "-m", "trnfleet", *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            # Settings are given as options; a file or variable meant for another command must not
-            # change what the child does.
-            env={key: value for key, value in os.environ.items() if not key.startswith("TRNFLEET_")}
-            | ({PASSWORD_VARIABLE: password} if password else {})
-            | {"TRNFLEET_CONFIG": NONE},
-            # A session of its own: the terminal's ctrl+c is for the app, which then ends its
-            # children.
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask a child to end, and kill it if it does not within `END_S`."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), END_S)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        async with run_trnfleet(
+            arguments, variables, asyncio.subprocess.DEVNULL, output
+        ) as process:
+            yield process
