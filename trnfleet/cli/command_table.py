@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "demo": "Run broker, simulator and app in one; `trnfleet` alone does this.",
     "monitor": "Watch the fleets of a broker in the app.",
+    "serve": "Serve the app to a browser on this machine, read-only.",
     "simulate": "Simulate a fleet: publish telemetry, or write NDJSON or a recording.",
     "record": "Record a broker's messages into a file.",
     "replay": "Play a recording in the app, to a broker, or as NDJSON to stdout.",

@@ -124,7 +124,7 @@ def view_fleet(
         by=operator_name(owner),
         why_not=""
         if may_write
-        else "this app only reads; with --allow-commands it asks relays for chips",
+        else "this screen is read-only; trnfleet monitor --allow-commands asks relays",
     )
     if may_write:
         running["leases"] = hold_leases(session, live.monitor, leases)

@@ -64,6 +64,7 @@ async def run_app(
     theme_name: str | None = None,
     ascii_only: bool = False,
     is_first_run: bool = False,
+    may_save: bool = True,
 ) -> int:
     """Show a fleet until the app ends, and return its exit status.
 
@@ -88,6 +89,7 @@ async def run_app(
         theme_name: One of the themes; None for the one that fits the terminal.
         ascii_only: Whether the terminal gets ASCII only, even where it shows more.
         is_first_run: Whether the tour is shown.
+        may_save: Whether Ctrl-s writes files.
 
     Raises:
         TrnfleetError: the app crashed; the message names the log.
@@ -111,6 +113,7 @@ async def run_app(
         ascii_only=ascii_only or not shows_glyphs(os.environ.get("TERM", ""), encoding),
         is_first_run=is_first_run,
     )
+    app.may_save = may_save
     app.fleets.kwh_price = None if kwh_price is None else KwhPrice(*kwh_price)
     app.fleets.caps.update((("", place), watts) for place, watts in power_caps)
     try:

@@ -12,8 +12,7 @@ from support.tui.handled import CHIP, INSTANCE
 from support.tui.pilot import SIZES, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.monitor.alerting.operator import OperatorActions
-from trnfleet.tui.alerts.actions import READ_ONLY
+from trnfleet.monitor.alerting.operator import READ_ONLY, OperatorActions
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.view import NOTE_S
 from trnfleet.wire.alerts import SilenceMessage

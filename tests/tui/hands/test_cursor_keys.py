@@ -13,9 +13,9 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.alerts.matchers import all_match, parse_matchers, split_matchers
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.operator import READ_ONLY
 from trnfleet.monitor.problems.problem import Place
 from trnfleet.services.files.rules import load_rules
-from trnfleet.tui.alerts.actions import READ_ONLY
 from trnfleet.tui.app.actions import AGAIN
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import decode_message

@@ -265,3 +265,14 @@ async def test_a_user_without_a_home_is_told_the_whole_path(
         assert f" in {folder.parent.parent}/"[:60] in pilot.screen()[-1]
         assert pilot.app.is_running
         assert len(files(folder)) == 4
+
+
+async def test_a_screen_that_saves_nothing(folder: Path) -> None:
+    """`monitor --read-only` says so, also over the help, and writes no file."""
+    app = fleet_app(await fed())
+    app.may_save = False
+    async with running(app, size=(100, 30)) as pilot:
+        for keys in (["ctrl+s"], ["question_mark", "ctrl+s"]):
+            await pilot.press(*keys)
+            assert "this screen is read-only: it saves no files" in pilot.text()
+    assert not await asyncio.to_thread(folder.exists)

@@ -68,6 +68,11 @@ if TYPE_CHECKING:
         " relays on a top broker. Otherwise it only reads."
     ),
 )
+@click.option(
+    "--read-only",
+    is_flag=True,
+    help="Write nothing: --allow-commands is ignored, and Ctrl-s saves no files.",
+)
 @log_file_option
 @app_log_options
 @click.pass_context
@@ -83,6 +88,7 @@ def command(
     past: int,
     history: str | None,
     allow_commands: bool,
+    read_only: bool,
     log_file: str | None,
     log: LogOptions,
 ) -> None:
@@ -115,7 +121,8 @@ def command(
         power,
         rules,
         takes_all=all_fleets,
-        may_write=allow_commands,
+        may_write=allow_commands and not read_only,
+        may_save=not read_only,
         site=site,
         past_bytes=past,
         history=history,
@@ -134,6 +141,7 @@ async def _run(
     *,
     takes_all: bool,
     may_write: bool,
+    may_save: bool,
     site: Site,
     past_bytes: int,
     history: str | None,
@@ -201,4 +209,5 @@ async def _run(
             power_caps=power.power_caps,
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
+            may_save=may_save,
         )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LONGEST_S = 90 * 86_400.0
 """Longest acknowledgement or silence."""
 LONGEST_NOTE = 1_000
+READ_ONLY = "this screen is read-only; trnfleet monitor --allow-commands can write"
 
 
 def refused_in(cell: str) -> str:
@@ -150,9 +151,7 @@ class OperatorActions:
     async def _write(self, topic_class: TopicClass, path: str, payload: bytes) -> None:
         publisher = self._publisher
         if publisher is None:
-            raise BrokerError(
-                "this screen only reads; --allow-commands lets it acknowledge and silence"
-            )
+            raise BrokerError(READ_ONLY)
         if not publisher.status.connected:
             why = publisher.status.last_error or "no connection"
             raise BrokerError(f"nothing was written: {publisher.status.broker}: {why}")

@@ -48,6 +48,8 @@ def software(versions: Mapping[str, Any], *, agent: bool) -> Iterator[Finding]:
     optional = {
         "boto3": "for trnfleet bridge: pip install boto3, or pipx inject trnfleet boto3",
         "duckdb": "for trnfleet history: pip install duckdb, or pipx inject trnfleet duckdb",
+        "textual-serve": "for trnfleet serve: pip install textual-serve, or pipx inject trnfleet"
+        " textual-serve",
     }
     missing = [
         name

@@ -18,7 +18,7 @@ from trnfleet.domain.alerts.reach import preview
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError
-from trnfleet.monitor.alerting.operator import OperatorActions, refused_in
+from trnfleet.monitor.alerting.operator import READ_ONLY, OperatorActions, refused_in
 from trnfleet.monitor.problems.state import known_of
 from trnfleet.text import plain
 from trnfleet.tui.format.alerts import preview_text, where_text
@@ -43,7 +43,6 @@ MOST_AT_ONCE = 200
 """Most alerts per acknowledgement: each is a message."""
 PAST = "this is the past: End returns to live, where alerts can be acknowledged"
 RECORDED = "this is a recording: its alerts cannot be acknowledged or silenced"
-READ_ONLY = "this screen only reads; --allow-commands lets it acknowledge and silence"
 
 
 class AlertActions(Vertical):

@@ -74,6 +74,8 @@ class ActionsApp(TimeKeys):
 
     _is_asked_to_quit = False
     """Whether the note "press again to quit" is on screen."""
+    may_save = True
+    """Whether Ctrl-s writes files."""
 
     @property
     def fleets(self) -> Fleets:
@@ -268,6 +270,10 @@ class ActionsApp(TimeKeys):
             self.say(text, is_problem=is_problem)
             if isinstance(shown, HelpScreen):
                 shown.tell(text)
+
+        if not self.may_save:
+            say("this screen is read-only: it saves no files")
+            return
 
         def write() -> Path:
             texts = {".svg": picture(lines, size, title)}
