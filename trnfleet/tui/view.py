@@ -161,6 +161,14 @@ class View(Widget):
         return ExportTable()
 
     @property
+    def compared(self) -> tuple[str, CursorList[Any] | None]:
+        """What its list has, and the list whose rows `export` has in order, to compare two rows.
+
+        Without a list, places are compared.
+        """
+        return "", None
+
+    @property
     def orders(self) -> tuple[str, ...]:
         """Names of its sort orders; empty for a view with one order."""
         return ()

@@ -63,6 +63,18 @@ TASKS = {
     "k: chips above 450 W": Task(
         typed("2", "slash", "[power>450]"), "power>450", "chip05", "Hierarchy"
     ),
+    "l: the hottest chips of a job": Task(
+        typed("colon", "[top 3 temp job=pretrain]", "enter"),
+        "top 3 temp job=pretrain",
+        "3 chips of 64",
+        "Hierarchy",
+    ),
+    "m: two instances": Task(
+        typed("colon", "[compare 0001-2 0001-3]", "enter"),
+        "compare 0001-2 0001-3",
+        "difference",
+        "Hierarchy",
+    ),
 }
 MEASURED = {
     "a: which chip slows the job": 2,
@@ -75,6 +87,8 @@ MEASURED = {
     "f: a chip by name": 2,
     HEADROOM: 0,
     "k: chips above 450 W": 2,
+    "l: the hottest chips of a job": 2,
+    "m: two instances": 2,
 }
 """Keys beside typed text, as docs/app.md has them."""
 
@@ -100,7 +114,7 @@ def named(*starts: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("names", "size"),
     [
-        (named("i", "a", "d", "f", "b", "k"), SIZES[1]),
+        (named("i", "a", "d", "f", "b", "k", "l", "m"), SIZES[1]),
         (named("c1"), SIZES[1]),
         (named("c2"), SIZES[1]),
         (named("i"), SIZES[0]),
@@ -123,6 +137,7 @@ async def test_a_task_by_its_keys(names: tuple[str, ...], size: tuple[int, int])
             app.clear_note()
             await pilot.telemetry(feed)
             await pilot.press(*task.keys, telemetry=feed)
+            await pilot.paint()
             assert app.entry.title == task.title, name
             assert task.answer in pilot.text() + app.note, name
             if name.startswith("b"):

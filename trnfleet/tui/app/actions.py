@@ -34,7 +34,7 @@ from trnfleet.tui.app.commands import (
     TypedCommands,
     checked,
 )
-from trnfleet.tui.app.time_keys import TimeKeys
+from trnfleet.tui.app.rows import FLAT_LISTS, LISTS, RowActions
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.format.jobs import begin_of, unplaced_text
@@ -47,8 +47,22 @@ from trnfleet.tui.state.chip_table import ChipTable, column_of
 from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.theme.glyphs import to_ascii
-from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, POWER, RESERVATIONS, FilteredView
-from trnfleet.tui.views import VIEWS, alerts_view, chip_view, power_view, reservations_view
+from trnfleet.tui.view import (
+    ALERTS,
+    CHIP,
+    FLEET,
+    HIERARCHY,
+    POWER,
+    RESERVATIONS,
+    FilteredView,
+)
+from trnfleet.tui.views import (
+    VIEWS,
+    alerts_view,
+    chip_view,
+    power_view,
+    reservations_view,
+)
 from trnfleet.tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
@@ -69,7 +83,7 @@ _SILENT = {"tab", "shift+tab", "escape", "end", "ctrl+c"}
 """Keys without an answer: they are pressed even when they do nothing."""
 
 
-class ActionsApp(TimeKeys):
+class ActionsApp(RowActions):
     """The methods of the actions."""
 
     _is_asked_to_quit = False
@@ -455,16 +469,6 @@ class ActionsApp(TimeKeys):
         if isinstance(self.page, reservations_view()):
             self.page.show_reservation(known)
 
-    def filter_view(self, rest: str) -> None:
-        """Filter the view on the screen."""
-        page = self.page
-        if not isinstance(page, FilteredView):
-            raise ConfigError(f"{self.view_title} has no filter")
-        page.filter(rest)
-        if page.problem:
-            raise ConfigError(page.problem)
-        page.close_prompt(rest)
-
     def sort_view(self, rest: str) -> None:
         """Sort the view on the screen."""
         if not self.page.orders:
@@ -524,10 +528,6 @@ class ActionsApp(TimeKeys):
     def use_fleet(self, rest: str) -> None:
         """Go to a fleet by its name."""
         self.show_fleet(checked("fleet", rest, self.fleets.names))
-
-    def job_names(self) -> Iterable[str]:
-        """Return the names of all jobs."""
-        return self.monitor.ingest.jobs
 
     def reservation_ids(self) -> Iterable[str]:
         """Return the ids of all reservations."""
@@ -614,6 +614,22 @@ ACTIONS: tuple[Action, ...] = (
         is_of_fleet=True,
     ),
     Action(
+        names=("list",),
+        what="a flat list, filtered: chips job=NAME",
+        run=ActionsApp.list_rows,
+        choices=lambda _app: (*FLAT_LISTS, *LISTS),
+        needs="a list",
+    ),
+    *(
+        Action(
+            names=(name,),
+            what=f"the chips with the {words} values: 10 hbm_bw job=NAME",
+            run=partial(ActionsApp.list_top, descending=descending),
+            needs="how many, and a metric",
+        )
+        for name, words, descending in (("top", "highest", True), ("bottom", "lowest", False))
+    ),
+    Action(
         names=("filter",),
         what="filter this view",
         run=ActionsApp.filter_view,
@@ -689,6 +705,16 @@ ACTIONS: tuple[Action, ...] = (
         ("silence",),
         "silence what the cursor is on, matchers, or an alert by its id",
         ActionsApp.silence_named,
+    ),
+    Action(
+        "compare",
+        "c",
+        "mark the row; on another row: compare the two",
+        ("compare",),
+        "two places or jobs side by side: us-0001 us-0002",
+        ActionsApp.compare_named,
+        ActionsApp.job_names,
+        is_of_fleet=True,
     ),
     Action("copy_place", "y", "copy the address of what the cursor is on"),
     Action("last_view", "minus", "the view before"),

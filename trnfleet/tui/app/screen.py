@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 from textual import on
 from textual.message import Message
+from textual.screen import ModalScreen
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, Clock
@@ -646,6 +647,10 @@ class FleetScreen(TerminalApp):
         page = self.page
         page.tick()
         self._is_due = False
+        if isinstance(self.screen, ModalScreen):
+            # What is over the view shows the same moment.
+            for lines in self.screen.query(LineView):
+                lines.tick()
         if isinstance(page, FilteredView) and page.has_class("asking"):
             page.tell_found()
 

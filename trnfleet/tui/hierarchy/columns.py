@@ -117,7 +117,7 @@ _SHOWN = {shown.field.key: shown for shown in TREE}
 
 
 @lru_cache(maxsize=16)
-def plan(width: int, unknown: frozenset[str] = frozenset({SOURCE})) -> TreePlan:
+def plan(width: int, unknown: frozenset[str] = frozenset({SOURCE}), first: str = STATE) -> TreePlan:
     """Return the columns for a width in cells.
 
     Where the width is too small, the first columns stay.
@@ -126,13 +126,14 @@ def plan(width: int, unknown: frozenset[str] = frozenset({SOURCE})) -> TreePlan:
         width: Cells.
         unknown: Keys without a column: fields that no source can know, and the source where there
             is one kind.
+        first: Key of the column that comes before all others, also one of `unknown`.
     """
     gap = 2 if width >= COMFORTABLE else 1
     made = {key: _column(key, gap) for key in _PLACES.left_to_right}
     left = width - NAME_MIN
     chosen: set[str] = set()
-    for rank, key in _PLACES.by_rank:
-        if key in unknown:
+    for rank, key in sorted(_PLACES.by_rank, key=lambda pair: pair[1] != first):
+        if key in unknown and key != first:
             continue
         if made[key].width > left:
             if rank <= TREE_CORE:

@@ -39,6 +39,17 @@ class TreeRow(NamedTuple):
     is_open: bool
     fleet: int | None = None
     """Number of the fleet for a fleet's row; None for all other rows."""
+    is_flat: bool = False
+    """Whether it stands alone, without the rows above it."""
+
+
+class Flat(NamedTuple):
+    """A flat list instead of the tree."""
+
+    level: Level
+    """The level of its rows."""
+    most: int | None = None
+    """Most rows; None for all."""
 
 
 class FleetRows(NamedTuple):
@@ -383,6 +394,64 @@ class TreeIndex:
             heights[level] = np.where(total > 0, 1 + (below if depth > level else 0), 0)
         self._heights[depth] = heights
         return heights
+
+
+class FlatIndex(TreeIndex):
+    """The nodes of one level as rows below each other."""
+
+    def __init__(
+        self, layout: Layout, flat: Flat, selection: TreeSelection | None, order: Order
+    ) -> None:
+        """Index the nodes of a level; the arguments are those of `TreeIndex`."""
+        self.flat = flat
+        super().__init__(layout, Expansion(), selection, order)
+
+    def refresh(self) -> None:
+        self._branches.clear()
+        self.total = len(self._all())
+        """Rows without the limit of the list."""
+        self.rows = min(self.total, self.flat.most or self.total)
+
+    def window(self, top: int, count: int) -> list[TreeRow]:
+        return [
+            TreeRow(Node(self.flat.level, number), is_open=False, is_flat=True)
+            for number in self._numbers()[top : top + count].tolist()
+        ]
+
+    def row_of(self, node: Node) -> int | None:
+        places = np.flatnonzero(self._numbers() == node.number)
+        return int(places[0]) if node.level is self.flat.level and len(places) else None
+
+    def nearest(self, path: str) -> int:
+        node = find_node(self.layout, path)
+        return 0 if node is None else self.row_of(node) or 0
+
+    def reveal(self, path: str) -> None:
+        """Do nothing: no row is hidden."""
+
+    def _all(self) -> NDArray[np.int64]:
+        layout = self.layout
+        level = self.flat.level
+        if level is Level.CHIP:
+            known = (
+                np.ones(layout.chips, np.bool_) if self._selection is None else self._selection.mask
+            )
+        elif level is Level.INSTANCE:
+            known = (self._chips > 0) & ~self._is_whole
+        else:
+            known = self._plain_heights(Level.FLEET)[level] > 0
+            known &= ~layout.is_standalone
+        return np.flatnonzero(known)
+
+    def _numbers(self) -> NDArray[np.int64]:
+        """Return the nodes of the rows, in order."""
+        branch = self._branches.get(FLEET_NODE)
+        if branch is None:
+            numbers = self._all()
+            order = None if self._order is None else self._order(self.flat.level, numbers)
+            numbers = (numbers if order is None else numbers[order])[: self.flat.most]
+            branch = self._branches[FLEET_NODE] = _Branch(numbers, numbers)
+        return branch.numbers
 
 
 class _Branch(NamedTuple):

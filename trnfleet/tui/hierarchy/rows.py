@@ -286,8 +286,13 @@ class TreeRows:
             chip, core = divmod(node.number, CORE_LANES)
             lnc = self._descriptions.lnc(chip)
             return "       " + "  " * self.indent + _core_name(core, lnc or 1)
+        names = self._monitor.ingest.names
+        path = layout.path(node)
+        if row.is_flat:
+            above = f"{names.segment(address.parent(path))}/" if node.level is Level.CHIP else ""
+            return f"{self._mark(node)} {above}{names.segment(path)}"
         triangle = "▾" if row.is_open else "▸"
-        name = self._monitor.ingest.names.segment(layout.path(node))
+        name = names.segment(path)
         if node.level is Level.FLEET:
             name = plain(self._monitor.fleet_name, 64)
         return self._mark(node) + "  " * (node.level - 1 + self.indent) + f"{triangle} {name}"
@@ -427,7 +432,7 @@ def triangle_at(row: TreeRow, indent: int = 0) -> range:
         row: The row.
         indent: Extra indentation steps.
     """
-    if row.node.level is Level.CORE:
+    if row.node.level is Level.CORE or row.is_flat:
         return range(0)
     start = 1 + 2 * (row.node.level - 1 + indent)
     return range(start - 1, start + 2)
@@ -517,14 +522,21 @@ _FIRST = ("address", "level", "chips", "live")
 
 
 def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) -> ExportTable:
-    """Return the rows of an index over the present layout, without rows of other fleets.
+    """Return the rows of an index over the present layout, without rows of other fleets."""
+    rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet is None]
+    table = rows_table(context, descriptions, index.layout, rows)
+    return table._replace(total=index.rows if index.rows > MOST_ROWS else 0)
+
+
+def rows_table(
+    context: UiContext, descriptions: Descriptions, layout: Layout, rows: list[TreeRow]
+) -> ExportTable:
+    """Return rows of the present layout with every figure.
 
     Figures computed from the chips in each pass are unknown until the first pass of that layout.
     """
     reader = TreeRows(context, descriptions)
     names = context.monitor.ingest.names
-    layout = index.layout
-    rows = [row for row in index.window(0, min(index.rows, MOST_ROWS)) if row.fleet is None]
     table: list[list[Value]] = [[] for _ in rows]
     for level, (places, numbers) in by_level(rows).items():
         counts = reader.counts(level, numbers)
@@ -546,4 +558,4 @@ def open_rows(context: UiContext, descriptions: Descriptions, index: TreeIndex) 
             ]
     figures_of = (titled(shown.field.key, shown.field.unit) for shown in TREE)
     titles = (*_FIRST, *figures_of, "job", "source", "display name", "display name of the job")
-    return ExportTable(titles, table, index.rows if index.rows > MOST_ROWS else 0)
+    return ExportTable(titles, table)

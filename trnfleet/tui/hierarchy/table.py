@@ -21,6 +21,8 @@ from trnfleet.tui import theme
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.index import (
     Expansion,
+    Flat,
+    FlatIndex,
     TreeIndex,
     TreeSelection,
     address_in,
@@ -85,6 +87,8 @@ class TreeTable(CursorList[str]):
         self._chips = ChipTable(context.monitor, context.alerts)
         self.wanted = EVERYTHING
         """The filter."""
+        self.flat: Flat | None = None
+        """The flat list that is shown; None for the tree."""
 
     @property
     def pattern(self) -> str:
@@ -102,7 +106,7 @@ class TreeTable(CursorList[str]):
         unknown = [shown.field.key for shown in TREE if not announced.knows(shown.field.parts)]
         if len(set(self._monitor.ingest.publishers.sources().values())) < 2:
             unknown.append(columns.SOURCE)
-        return columns.plan(self.line_width, frozenset(unknown))
+        return columns.plan(self.line_width, frozenset(unknown), self.sorting.key)
 
     @property
     def mean_s(self) -> float:
@@ -202,7 +206,7 @@ class TreeTable(CursorList[str]):
     def follow_layout(self) -> None:
         layout = self._monitor.store.layout
         has_fleets = self._index.fleets.total == self._texts.rows_of_fleets(is_shut=False).total
-        if layout is self._index.layout and has_fleets:
+        if layout is self._index.layout and (has_fleets or self.flat is not None):
             return
         is_first = not self._index.layout.instances and self._expansion == Expansion()
         if is_first and 0 < len(layout.instances) <= SMALL_FLEET:
@@ -218,8 +222,16 @@ class TreeTable(CursorList[str]):
         elif self._found_expansion is None:
             self._found_expansion = Expansion({"": self._selection.depth})
         fleets = self._texts.rows_of_fleets(is_shut=self._is_shut and self._selection is None)
-        self._index = TreeIndex(
-            layout, self._found_expansion or self._expansion, self._selection, self._order, fleets
+        self._index = (
+            TreeIndex(
+                layout,
+                self._found_expansion or self._expansion,
+                self._selection,
+                self._order,
+                fleets,
+            )
+            if self.flat is None
+            else FlatIndex(layout, self.flat, self._selection, self._order)
         )
         self._sorted_s = self._ui.clock.monotonic_s()
         if self._reveal_due and layout.find(self.cursor) is not None:
@@ -243,7 +255,13 @@ class TreeTable(CursorList[str]):
     def _take_row(self, *, keep_visible: bool) -> None:
         """Find the cursor's row again, and the extent."""
         self.set_extent(0, self._index.rows)
-        self._row = self._index.nearest(self._key or "")
+        node = find_node(self._index.layout, self.cursor)
+        if self.flat is None or (node is not None and self._index.row_of(node) is not None):
+            self._row = self._index.nearest(self._key or "")
+        else:
+            # What has left a list of the first few is no longer meant by the cursor.
+            self._row = max(0, min(self._row, self._index.rows - 1))
+            self._key = None
         if not self._key:
             self._take_cursor()
         if keep_visible:
@@ -293,9 +311,13 @@ class TreeTable(CursorList[str]):
         if not path or path == self.cursor:
             self.reveal()
             return
+        node = find_node(self._index.layout, path)
+        is_left = self.flat is not None and (node is None or self._index.row_of(node) is None)
         self._key = path
         self._is_shut = False
-        if self._index.fleets.is_shut:
+        if is_left:
+            self.flat = None
+        if self._index.fleets.is_shut or is_left:
             self._rebuild(self._monitor.store.layout)
         known = self._index.layout.find(path) is not None
         self._reveal_due = not known
@@ -351,6 +373,23 @@ class TreeTable(CursorList[str]):
                     break
         self.reveal()
 
+    def show_flat(self, flat: Flat | None, sorting: columns.Sorting | None = None) -> None:
+        """Show a flat list, or the tree again with the cursor on the same row.
+
+        Args:
+            flat: The list; None for the tree.
+            sorting: Its order; None for the present one.
+        """
+        self.flat = flat
+        self.sorting = sorting or self.sorting
+        self._rebuild(self._monitor.store.layout)
+        if flat is None:
+            self._index.reveal(self.cursor)
+            self._take_row(keep_visible=True)
+            self._paint()
+        else:
+            self.to_top()
+
     def sort_by(self, key: str) -> None:
         """Sort siblings by a column.
 
@@ -369,6 +408,9 @@ class TreeTable(CursorList[str]):
         here = self._index.at(self._row)
         if here is None or here.node.level is Level.CORE:
             return
+        if here.is_flat:
+            self.show_flat(None)
+            here = here._replace(is_flat=False)
         if here.fleet is not None:
             self._open_fleet(here.fleet, is_open=here.is_open)
             return
@@ -417,7 +459,7 @@ class TreeTable(CursorList[str]):
             self._change(Expansion.toggle)
         elif here is not None and here.node.level is Level.CLUSTER and self._ui.fleets.are_several:
             self.point(self._index.nearest(fleet_key(self._texts.number)))
-        elif here is not None and here.node.level > Level.CLUSTER:
+        elif here is not None and here.node.level > Level.CLUSTER and not here.is_flat:
             self.point(
                 self._index.nearest(address.parent(node_path(self._index.layout, here.node)))
             )

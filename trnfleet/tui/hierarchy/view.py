@@ -20,6 +20,7 @@ from trnfleet.tui.bars.brokers import where_text
 from trnfleet.tui.charts.place import MOST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy import columns
+from trnfleet.tui.hierarchy.index import FlatIndex
 from trnfleet.tui.hierarchy.rows import open_rows
 from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.layout import Node
+    from trnfleet.tui.hierarchy.index import Flat
     from trnfleet.tui.snapshots.table import ExportTable
     from trnfleet.tui.state.context import UiContext
 
@@ -94,7 +96,8 @@ class HierarchyView(FilteredView):
         self.table.show_address(address)
         index = self.table.index
         node = index.layout.find(address)
-        if self.table.pattern and node is not None and index.row_of(node) is None:
+        is_hidden = node is not None and index.row_of(node) is None
+        if self.table.pattern and is_hidden and self.table.flat is None:
             self.close_prompt("")
         self._tell()
 
@@ -119,6 +122,23 @@ class HierarchyView(FilteredView):
     def put_in_order(self, order: str) -> None:
         """Sort by a column; once more, the other way round."""
         self.table.sort_by(order)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave a flat list by Escape, too."""
+        is_flat = action == "clear" and self.table.flat is not None
+        return is_flat or super().check_action(action, parameters)
+
+    def action_clear(self) -> None:
+        """Clear the filter; without one, show the tree again."""
+        if self.pattern or self.has_class("asking"):
+            super().action_clear()
+        else:
+            self.table.show_flat(None)
+
+    def show_flat(self, flat: Flat, query: str, sorting: columns.Sorting | None = None) -> None:
+        """Show a flat list of what a filter leaves."""
+        self.close_prompt(query)
+        self.table.show_flat(flat, sorting)
 
     def columns(self) -> Columns:
         return CHIP_COLUMNS
@@ -196,7 +216,8 @@ class TreeFoot(LineView, can_focus=False):
         touching = self._alerts if fleet is None else fleet.alerts
         if table.pattern:
             right.append((f"/{plain(table.pattern, 30)} ", theme.HEAD_ACCENT))
-            right.append((f"{count(table.matches)} found  ", theme.HEAD))
+            if table.flat is None:
+                right.append((f"{count(table.matches)} found  ", theme.HEAD))
         alerts = touching.touching(table.cursor)
         if alerts:
             right.append(
@@ -206,6 +227,10 @@ class TreeFoot(LineView, can_focus=False):
                 )
             )
         rows = table.index.rows
+        if isinstance(table.index, FlatIndex):
+            whole = f" of {count(table.index.total)}" if rows < table.index.total else ""
+            noun = LEVEL_NAMES[table.index.flat.level]
+            right.append((f"{counted(rows, noun)}{whole}, Esc shows the tree  ", theme.HEAD_ACCENT))
         right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", theme.HEAD))
         left = " " + "  ".join(self._words())
         room = width - width_of(tuple(right))

@@ -121,6 +121,10 @@ class JobsView(FilteredView):
             return super().subject
         return of_job(self.context.alerts, row.key)
 
+    @property
+    def compared(self) -> tuple[str, JobTable]:
+        return "job", self.table
+
     def show_place(self, _address: str) -> None:
         """Paint only: the job under the cursor is chosen by its name."""
         self.tick()

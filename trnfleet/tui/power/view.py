@@ -69,7 +69,6 @@ from trnfleet.tui.view import HIERARCHY, FilteredView, View, filter_keys, sort_k
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside, fit
 from trnfleet.tui.widgets.cursor_list import RowList
-from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line
 
 if TYPE_CHECKING:
@@ -510,6 +509,10 @@ class PowerView(FilteredView):
         """The first place of the row under the cursor."""
         return self.list.address()
 
+    @property
+    def compared(self) -> tuple[str, PowerList]:
+        return self.kind, self.list
+
     def show_place(self, address: str) -> None:
         """Move the cursor to the row of an address."""
         self._read()
@@ -520,9 +523,6 @@ class PowerView(FilteredView):
             if address != self.place:
                 self.list.point_at(table.place(int(table.groups.number_of[instance])))
         self.tick()
-
-    def take_focus(self) -> None:
-        focus_on(self.list)
 
     def renew(self) -> None:
         self.reader.renew()

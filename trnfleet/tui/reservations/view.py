@@ -112,6 +112,10 @@ class ReservationsView(FilteredView):
             return super().subject
         return of_reservation(self.context.alerts, chosen.message.id, chosen.rows)
 
+    @property
+    def compared(self) -> tuple[str, ReservationTable]:
+        return "reservation", self.table
+
     def show_place(self, _address: str) -> None:
         """Paint only: the reservation under the cursor is chosen by its id."""
         self.tick()
