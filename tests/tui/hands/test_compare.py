@@ -52,6 +52,11 @@ async def test_two_ultraservers_side_by_side() -> None:
         assert line_of(pilot.screen(), "power")[3:5] == ["28.8", "kW"]
         await pilot.press("escape")
         assert "Compare" not in pilot.text()
+        await pilot.press("Y")
+        assert pilot.app.clipboard.startswith("us-0002")
+        assert "28.8 kW" in pilot.app.clipboard
+        await pilot.press("1", "Y")
+        assert "no row here; y copies the address" in pilot.text()
         await pilot.press("colon", *"compare us-0002 us-0001", "enter")
         await pilot.paint()
         assert "-9.60 kW  -33 %" in pilot.text()
@@ -72,7 +77,7 @@ async def test_two_ultraservers_side_by_side() -> None:
 async def test_rows_of_other_views(
     keys: tuple[str, ...], names: tuple[str, str], figure: str
 ) -> None:
-    """Jobs, racks and blocks are compared; a row of another kind is marked anew."""
+    """Jobs, racks and blocks are compared; a row of another kind replaces the mark."""
     feed = fed()
     async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.press("2", "c", keys[0], "N", "home", *keys[1:], "c")

@@ -127,7 +127,13 @@ async def test_every_view_is_saved_as_picture_and_table(
         (picture,), (table,) = files(folder, "*.svg"), files(folder, "*.csv")
         assert picture.stem == table.stem
         assert picture.stem.startswith(f"demo-{view}-20260105T")
-        assert f"saved {picture.name} and .csv (" in said
+        assert f"saved {picture.name}, .txt, .csv and .md (" in said
+        (text,) = files(folder, "*.txt")
+        (markdown,) = files(folder, "*.md")
+        assert pilot.screen()[2].rstrip() in text.read_text(encoding="utf-8").splitlines()
+        head, rule, *lines = markdown.read_text(encoding="utf-8").splitlines()
+        assert head.count("|") == rule.count("---") + 1
+        assert len(lines) == len(rows_of(table))
         drawing = ET.parse(picture).getroot()  # noqa: S314  written a line above
         drawn = "".join(drawing.itertext())
         for word in ("pretrain-70b", "chips", "Reservations"):
@@ -172,7 +178,10 @@ async def test_the_table_has_what_the_filter_leaves_and_no_file_is_overwritten(
         await save(pilot)
         said = await save(pilot)
         names = [path.name for path in files(folder)]
-        assert [name.rpartition("Z")[2] for name in names] == ["-2.csv", "-2.svg", ".csv", ".svg"]
+        assert [name.rpartition("Z")[2] for name in names] == [
+            *("-2.csv", "-2.md", "-2.svg", "-2.txt"),
+            *(".csv", ".md", ".svg", ".txt"),
+        ]
         assert "Z-2.svg" in said
         first = files(folder, "*Z.csv")[0]
         assert [row["address"] for row in rows_of(first) if row["level"] == "chip"] == [CHIP]
@@ -188,7 +197,7 @@ async def test_what_cannot_be_written_is_told(folder: Path) -> None:
         await asyncio.to_thread(folder.unlink)
         await pilot.press("colon", *"export", "enter")
         await written(pilot)
-        assert len(files(folder)) == 2
+        assert len(files(folder)) == 4
 
 
 async def test_the_help_is_saved_as_a_picture(
@@ -201,12 +210,12 @@ async def test_the_help_is_saved_as_a_picture(
     async with running(fleet_app(await fed()), size=(160, 50)) as pilot:
         await pilot.press("question_mark")
         await save(pilot)
-        (picture,) = files(folder)
+        picture, _text = files(folder)
         assert picture.name.startswith("demo-help-20260105T")
         assert picture.suffix == ".svg"
         drawn = "".join(ET.parse(picture).getroot().itertext())  # noqa: S314  written a line above
         assert "Keys and words" in drawn
-        assert f"saved {picture.name} in " in pilot.text()
+        assert f"saved {picture.name} and .txt in " in pilot.text()
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "other"))
         put_in_the_way(folder / "other" / "trnfleet" / "snapshots")
         await save(pilot)
@@ -264,7 +273,7 @@ async def test_a_user_without_a_home_is_told_the_whole_path(
         await written(pilot)
         assert f" in {folder.parent.parent}/"[:60] in pilot.screen()[-1]
         assert pilot.app.is_running
-        assert len(files(folder)) == 4
+        assert len(files(folder)) == 8
 
 
 async def test_a_screen_that_saves_nothing(folder: Path) -> None:

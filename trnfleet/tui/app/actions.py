@@ -34,14 +34,14 @@ from trnfleet.tui.app.commands import (
     TypedCommands,
     checked,
 )
-from trnfleet.tui.app.rows import FLAT_LISTS, LISTS, RowActions
+from trnfleet.tui.app.rows import FLAT_LISTS, LISTS, CompareScreen, RowActions
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.format.jobs import begin_of, unplaced_text
 from trnfleet.tui.help import HelpScreen, bindings_of, help_title, key_text
 from trnfleet.tui.snapshots.files import snapshot_folder, write_snapshot
 from trnfleet.tui.snapshots.svg import picture
-from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, csv_text
+from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, csv_text, markdown_text
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.chip_table import ChipTable, column_of
 from trnfleet.tui.state.highlight import holders
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 MOST_COUNTED = 1_000
 """Most matches counted for a part of an address."""
 AGAIN = "ctrl+c again quits; nothing is selected to copy"
-SAVES = "save the screen as SVG, and the view's rows as CSV"
+SAVES = "save the screen as SVG and text, and the view's rows as CSV and Markdown"
 _NEXT_FLEET = "fleet(1)"
 _SILENT = {"tab", "shift+tab", "escape", "end", "ctrl+c"}
 """Keys without an answer: they are pressed even when they do nothing."""
@@ -273,7 +273,10 @@ class ActionsApp(RowActions):
         shown = self.screen
         is_help = isinstance(shown, HelpScreen)
         lines = self._drawn_lines()
-        table = ExportTable() if is_help else self.page.export()
+        if isinstance(shown, CompareScreen):
+            table = shown.shown.read()
+        else:
+            table = ExportTable() if is_help else self.page.export()
         fleet = plain(self.monitor.fleet_name, 64)
         size = (self.size.width, self.size.height)
         screen_title = "Help" if is_help else self.view_title
@@ -290,9 +293,10 @@ class ActionsApp(RowActions):
             return
 
         def write() -> Path:
-            texts = {".svg": picture(lines, size, title)}
+            drawn = ["".join(text for text, _ in line).rstrip() for line in lines]
+            texts = {".svg": picture(lines, size, title), ".txt": "\n".join([*drawn, ""])}
             if table.columns:
-                texts[".csv"] = csv_text(table)
+                texts |= {".csv": csv_text(table), ".md": markdown_text(table)}
             return write_snapshot(snapshot_folder(), name, texts)
 
         async def save() -> None:
@@ -540,7 +544,7 @@ def _saved_text(path: Path, table: ExportTable) -> str:
     if table.total:
         rows = f"the first {count(MOST_ROWS)} of {count(table.total)} rows"
     name = plain(path.name)
-    files = f"{name} and .csv ({rows})" if table.columns else name
+    files = f"{name}, .txt, .csv and .md ({rows})" if table.columns else f"{name} and .txt"
     return f"saved {files} in {plain(folders.named(path.parent), 400)}"
 
 
@@ -717,6 +721,7 @@ ACTIONS: tuple[Action, ...] = (
         is_of_fleet=True,
     ),
     Action("copy_place", "y", "copy the address of what the cursor is on"),
+    Action("copy_row", "Y", "copy the row under the cursor as text"),
     Action("last_view", "minus", "the view before"),
     Action("copy_or_quit", "ctrl+c", "copy what is selected; else twice: quit", is_first=True),
     Action("quit", "ctrl+q", "quit", is_first=True),

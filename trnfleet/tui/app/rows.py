@@ -37,6 +37,7 @@ from trnfleet.tui.view import (
 )
 from trnfleet.tui.views import hierarchy_view, power_view
 from trnfleet.tui.widgets.cells import fit, right
+from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -129,11 +130,11 @@ class CompareLines(LineView):
             names: Their names.
         """
         super().__init__()
-        self._read = read
+        self.read = read
         self._names = names
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        table = self._read()
+        table = self.read()
         room = max(12, (width - 2) // 4)
         name = width - 3 * room - 2
 
@@ -298,6 +299,18 @@ class RowActions(TimeKeys):
                 raise ConfigError(f"no place is called {plain(name, 60)!r}")
         self.go(self.page.place, title)
         self._compare(*(Mark(self.monitor.fleet_name, kind, key) for key in keys))
+
+    def action_copy_row(self) -> None:
+        """Copy the text of the row under the cursor through the terminal (OSC 52)."""
+        rows = self.focused
+        text = rows.row_text() if isinstance(rows, CursorList) and rows.count else ""
+        if text:
+            self.copy_to_clipboard(text)
+        self.say(
+            f"copied {text} (if the terminal allows OSC 52)"
+            if text
+            else "no row here; y copies the address"
+        )
 
     def job_names(self) -> Iterable[str]:
         """Return the names of all jobs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,6 +63,16 @@ def csv_text(table: ExportTable) -> str:
     writer.writerow(table.columns)
     writer.writerows([_cell(value) for value in row] for row in table.rows)
     return written.getvalue()
+
+
+def markdown_text(table: ExportTable) -> str:
+    """Return a table as Markdown, its values as in `csv_text`."""
+    head, *rows = (
+        " | ".join(re.sub(r"([\\|<`*_])", r"\\\1", _cell(value)) for value in row)
+        for row in (table.columns, *table.rows)
+    )
+    rule = " | ".join("---" for _ in table.columns)
+    return "".join(f"| {row} |\n" for row in (head, rule, *rows))
 
 
 def _value(column: Column, value: Value) -> Value:
