@@ -6,7 +6,8 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import fleet_app, running
 
-from trnfleet.tui.app.rows import difference
+from trnfleet.monitor.goodput_report import NO_JOB
+from trnfleet.tui.app.rows import Mark, difference
 
 SERVERS = ("uc1/us-0001", "uc1/us-0002")
 
@@ -87,6 +88,14 @@ async def test_rows_of_other_views(
         head = next(line for line in pilot.screen() if "difference" in line)
         assert all(name in head for name in names), head
         assert line_of(pilot.screen(), figure)
+
+
+async def test_an_empty_list_has_no_row_to_compare() -> None:
+    """The key of instances without a job is empty, and yet theirs is a row."""
+    async with running(fleet_app(fed()), size=(80, 24)) as pilot:
+        await pilot.press("5", "slash", *"zzz", "enter", "c")
+        assert "nothing to compare here" in pilot.text()
+    assert Mark("demo", "job", NO_JOB).name == "no job"
 
 
 @pytest.mark.parametrize(

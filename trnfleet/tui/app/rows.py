@@ -63,15 +63,18 @@ class Mark(NamedTuple):
     def name(self) -> str:
         """Its text for the screen."""
         is_whole = level_of(self.key) <= Level.INSTANCE and self.kind in LEVEL_NAMES.values()
-        return plain(self.key.rpartition("/")[2] if is_whole else last_segments(self.key), 60)
+        name = self.key.rpartition("/")[2] if is_whole else last_segments(self.key)
+        return plain(name or f"no {self.kind}", 60)
 
     @staticmethod
     def under_cursor(page: View) -> Mark:
-        """Return the mark of the row under the cursor; without a key if there is none."""
+        """Return the mark of the row under the cursor; without one, that of the fleet."""
         kind, rows = page.compared
-        key = page.place if rows is None else rows.row_key(rows.row) if rows.count else ""
-        kind = kind or LEVEL_NAMES[level_of(key)]
-        return Mark(page.monitor.fleet_name, kind, str(key))
+        if rows is not None and rows.count:
+            return Mark(page.monitor.fleet_name, kind, str(rows.row_key(rows.row)))
+        key = page.place if rows is None else ""
+        kind = LEVEL_NAMES[level_of(key)]
+        return Mark(page.monitor.fleet_name, kind, key)
 
 
 def figures_of(page: View, marks: tuple[Mark, Mark]) -> ExportTable:
@@ -261,9 +264,9 @@ class RowActions(TimeKeys):
         """Mark the row under the cursor; with a marked one of the same kind, compare the two."""
         before = self._marked
         mark = self._marked = Mark.under_cursor(self.page)
-        if not mark.key or mark == before:
+        if mark == before or mark.kind == LEVEL_NAMES[Level.FLEET]:
             self._marked = None
-            self.say("no longer marked" if mark.key else "nothing to compare here")
+            self.say("no longer marked" if mark == before else "nothing to compare here")
         elif before is None or before[:2] != mark[:2]:
             self.say(f"marked {mark.name}: c on another row compares the two")
         else:
