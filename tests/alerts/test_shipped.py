@@ -36,7 +36,7 @@ def test_every_shipped_file_has_its_tests() -> None:
 
 BASE = "https://wiki.example/trnfleet/rules"
 PLACED = re.compile(
-    r"uc1(/[\w-]+){0,3}(:\w+)?( rack [AB])?: |(job|reservation|publishers?) [\w-]+( and"
+    r"uc1(/[\w-]+){0,3}(:\w+)?( rack [AB])?: |(job|reservation|cap|publishers?) [\w-]+( and"
     r" [\w-]+)?(?![\w-])|fleet test: "
 )
 """A summary's beginning: an address, a name with its kind, or the fleet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,13 @@ from trnfleet.monitor.power import GROUPS, KwhPrice
 from trnfleet.tui import theme
 from trnfleet.tui.format.power import SORTS
 from trnfleet.tui.power.view import PowerView
+from trnfleet.tui.state.caps import KeptCaps
 from trnfleet.tui.view import HIERARCHY, POWER, RESERVATIONS
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trnfleet.tui.app.app import FleetApp
 
 US = "uc1/us-0001"
@@ -154,11 +158,95 @@ async def test_a_cap_of_a_person() -> None:
             await pilot.press("escape")
 
 
+async def test_typed_caps_are_kept(tmp_path: Path) -> None:
+    """The next app has them; `off` goes back to the settings' cap; a damaged file is left alone."""
+    feed = fed()
+    rack = f"{US}/rack-a"
+    file = tmp_path / "caps.json"
+    feed.monitor.site = feed.monitor.site._replace(power_caps=((rack, 30_000.0),))
+    feed.monitor.caps[rack] = 30_000.0
+    app = fleet_app(feed)
+    app.fleets.caps.open(file)
+    async with running(app, size=(160, 48)) as pilot:
+        await pilot.press("6", "colon", telemetry=feed)
+        await typed(pilot, "cap us-0001/rack-a 9kW")
+        assert f"kept in {file}"[:40] in pilot.text()
+        assert feed.monitor.caps == {rack: 9_000.0}
+        after = KeptCaps()
+        after.open(file)
+        assert after.caps_of(feed.fleet) == {rack: 9_000.0}
+        assert not after.caps_of("another")
+        await pilot.press("colon")
+        await typed(pilot, "cap us-0001/rack-a off")
+        assert feed.monitor.caps == {rack: 30_000.0}
+        assert "30.00 kW of --power-cap" in pilot.text()
+        assert not json.loads(file.read_text())[feed.fleet]
+        file.write_text('{"demo": {"fleet": "much"}}')
+        await pilot.press("colon")
+        await typed(pilot, "cap fleet 90kW")
+        assert "until the app ends" in pilot.text()
+        assert feed.monitor.caps["fleet"] == 90_000.0
+        app.fleets.caps.open(file)
+        assert "demo: fleet: 'much' is not a number above 0" in app.fleets.caps.problem
+        await pilot.telemetry(feed)
+        assert f"{file}: demo"[:30] in pilot.text()
+        assert "much" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "correct or delete it"),
+        ("[]", "not watts by place"),
+        ('{"demo": 3}', "demo: not watts by place"),
+        ('{"demo": {"fleet": NaN}}', "fleet: nan is not"),
+        ('{"demo": {"fleet": true}}', "fleet: True is not"),
+        ('{"demo": {"fleet": -1}}', "fleet: -1 is not"),
+    ],
+)
+def test_a_damaged_file_of_caps(tmp_path: Path, text: str, problem: str) -> None:
+    """It is named, and no cap is known."""
+    file = tmp_path / "caps.json"
+    file.write_text(text)
+    caps = KeptCaps()
+    caps.open(file)
+    assert str(file) in caps.problem
+    assert problem in caps.problem
+    assert not caps.caps_of("demo")
+    assert "until the app ends" in caps.put("demo", "fleet", 1.0)
+    assert file.read_text() == text
+
+
+async def test_a_place_that_is_not_there_is_named() -> None:
+    feed = fed()
+    feed.monitor.caps["us-9"] = 1_000.0
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("6", telemetry=feed)
+        assert "cap of us-9: not there now" in pilot.text()
+
+
+async def test_energy_of_jobs_stands_in_their_table() -> None:
+    feed = fed()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        for _ in range(5):
+            await pilot.telemetry(feed)
+        await pilot.press("6", telemetry=feed)
+        assert "kWh  " not in pilot.text()
+        await pilot.press("g", "g", telemetry=feed)
+        head = next(line for line in pilot.screen() if line.startswith("  job "))
+        assert "kWh   J/tok" in head
+        at = head.index("kWh") + 3
+        table = [line[at - 8 : at].strip() for line in pilot.screen() if "kWh" not in line]
+        report = feed.monitor.goodput.report()
+        expected = {f"{time.paid.energy.kwh:,.3g}" for time in (*report.jobs, report.whole)}
+        assert expected <= set(table)
+
+
 async def test_caps_and_a_price_of_the_settings() -> None:
     """Without a price there is no money."""
     feed = fed()
     app = fleet_app(feed)
-    app.fleets.caps["", f"{US}/rack-a"] = 20_000.0
+    feed.monitor.caps[f"{US}/rack-a"] = 20_000.0
     async with running(app, size=(240, 70)) as pilot:
         await pilot.press("6", telemetry=feed)
         assert "20.00*" in pilot.text()

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet import folders
-from trnfleet.cli.options import option_group, rules_option, setting
+from trnfleet.cli.options import option_group, power_cap_option, rules_option, setting
 from trnfleet.cli.output import report
-from trnfleet.cli.params import CompletedType, EnergyPrice, FileName, PowerCap, Size, Typed
+from trnfleet.cli.params import CompletedType, EnergyPrice, FileName, Size, Typed
 from trnfleet.errors import nearest
 from trnfleet.services.child_process import TOLD_S
 from trnfleet.text import plain
@@ -150,17 +150,7 @@ power_options = option_group(
             metavar="PRICE",
             help="Price of a kWh for the view Power, such as 0.08 or 0.08EUR; no money by default.",
         ),
-        setting(
-            "--power-cap",
-            "power_caps",
-            type=PowerCap(),
-            metavar="PLACE=WATTS",
-            multiple=True,
-            help=(
-                "Power cap of a rack, UltraServer, job, reservation or `fleet`, such as"
-                " uc1/us-0001/rack-a=12kW; by default the catalogue's maxima. Repeatable."
-            ),
-        ),
+        power_cap_option,
     ),
 )
 """The command gets `power: PowerOptions`."""

@@ -30,6 +30,7 @@ from trnfleet.cli.params import (
     FileName,
     FleetName,
     OneOf,
+    PowerCap,
     Price,
     Printable,
     Root,
@@ -83,7 +84,7 @@ def with_options(command: CommandT, options: Sequence[Callable[[Any], Any]]) -> 
 
 
 def option_group(
-    name: str, group: Any, options: Sequence[Callable[[Any], Any]]
+    name: str, group: Any, options: Sequence[Callable[[Any], Any]], without: Sequence[str] = ()
 ) -> Callable[[CommandT], CommandT]:
     """Return a decorator that adds options, and passes their values as one argument.
 
@@ -91,12 +92,14 @@ def option_group(
         name: The argument's name.
         group: A named tuple of their values; its fields are the parameters' names.
         options: The options.
+        without: Fields that the command sets.
     """
+    fields = [field for field in group._fields if field not in without]
 
     def decorate(command: CommandT) -> CommandT:
         @functools.wraps(command)
         def with_group(*args: Any, **others: Any) -> Any:
-            others[name] = group(**{field: others.pop(field) for field in group._fields})
+            others[name] = group(**{field: others.pop(field) for field in fields})
             return command(*args, **others)
 
         return with_options(with_group, options)  # type: ignore[return-value]  # click reads its parameters, not its signature
@@ -214,6 +217,18 @@ site_options = option_group(
                 " has no price. Repeatable."
             ),
         ),
+    ),
+    without=("power_caps",),
+)
+power_cap_option = setting(
+    "--power-cap",
+    "power_caps",
+    type=PowerCap(),
+    metavar="PLACE=WATTS",
+    multiple=True,
+    help=(
+        "Power cap of a rack, UltraServer, job, reservation or `fleet`, such as"
+        " uc1/us-0001/rack-a=12kW; by default the catalogue's maxima. Repeatable."
     ),
 )
 mqtt_option = setting(

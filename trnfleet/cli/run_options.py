@@ -55,7 +55,7 @@ class RunOptions(NamedTuple):
         )
 
     def head(self) -> FleetHead:
-        """Return name and PUE of the run's fleet, after validating all unshipped files.
+        """Return name, PUE and caps of the run's fleet, after validating all unshipped files.
 
         Raises:
             ConfigError: a file does not exist or is invalid.
@@ -68,7 +68,7 @@ class RunOptions(NamedTuple):
         head = shipped_head(self.fleet) if self.scenario is None else None
         if head is None:
             fleet = self.load().fleet
-            head = FleetHead(fleet.name, fleet.pue)
+            head = FleetHead(fleet.name, fleet.pue, (*fleet.power_caps_w.items(),))
         return head
 
     def arguments(self) -> list[str]:

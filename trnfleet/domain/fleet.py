@@ -36,6 +36,7 @@ from trnfleet.domain.hardware.comparators import ACCELERATED_TYPES
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.links import link_end
+from trnfleet.domain.power import FLEET, Racks
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.market import BlockEntry, Market
 from trnfleet.domain.schema import Model, Moment, Positive, Segment, Share
@@ -252,6 +253,9 @@ class FleetFile(Model):
     rack_power_cap_w: Positive | None = None
     """Power limit of a rack. A rack is its instances of an UltraServer with their hosts, or a
     standalone instance."""
+    power_caps_w: dict[str, Positive] = Field(default_factory=dict)
+    """Power caps of chips by rack, UltraServer, standalone instance, job or `fleet`. The app and
+    its alerts compare with them; the simulator does not."""
     pue: Annotated[float, Field(ge=1, le=3)] = PUE
     """Power usage effectiveness of the site; AWS's global figure for 2025 is 1.14."""
     publish: Publishing = Publishing()
@@ -282,7 +286,19 @@ class FleetFile(Model):
         )
         if not 1 <= count <= MAX_INSTANCES:
             raise ValueError(f"the fleet has {count} instances; 1 to {MAX_INSTANCES} are possible")
+        known = self._capped_places() if self.power_caps_w else []
+        for place in self.power_caps_w:
+            if place not in known:
+                raise ValueError(
+                    f"power_caps_w: no place is called {place!r}: {nearest(place, known)}"
+                )
         return self
+
+    def _capped_places(self) -> list[str]:
+        racks = Racks.of(Layout.of(expand(self)))
+        labels = map(racks.label, range(len(racks)))
+        jobs = (job.name for job in self.jobs)
+        return [FLEET, *jobs, *racks.layout.ultraservers, *labels]
 
     def rates_for(self, chips: int) -> Rates | None:
         """Return the file's random faults, or the default for a fleet of that size."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+FLEET = "fleet"
+"""The place of the fleet's own cap."""
 J_PER_KWH = 3.6e6
 POWER_W = "power_w"
 POWER_SHARE = "power_util_pct"

@@ -27,6 +27,8 @@ class Site(NamedTuple):
     """Seconds for each further token."""
     prices: tuple[tuple[str, Decimal], ...] = ()
     """USD for an hour of an instance without a reservation's price, by instance type."""
+    power_caps: tuple[tuple[str, float], ...] = ()
+    """Watts by rack, UltraServer, job, reservation or `fleet`; a later one counts first."""
 
 
 DEFAULT_SITE = Site()

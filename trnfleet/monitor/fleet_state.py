@@ -54,6 +54,10 @@ class FleetState(Protocol):
         """Facts and limits that a person sets."""
 
     @property
+    def caps(self) -> dict[str, float]:
+        """Power caps in watts by place."""
+
+    @property
     def clock(self) -> Clock:
         """The clock of the data: it stands still while a past is paused."""
 
@@ -192,6 +196,7 @@ class LiveOrPast:
 
     fleet_name = _Of(lambda monitor: monitor.fleet_name)
     site = _Of(lambda monitor: monitor.site)
+    caps = _Of(lambda monitor: monitor.caps)
     clock = _Of(lambda monitor: monitor.clock)
     store = _Of(lambda monitor: monitor.store)
     rollups = _Of(lambda monitor: monitor.rollups)

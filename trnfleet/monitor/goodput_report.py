@@ -47,8 +47,6 @@ LOST = [
 UNEXPLAINED = "unexplained slow time"
 ESTIMATED = " (e)"
 """Mark of an estimate: modelled watts, and everything that is made of PUE or a price."""
-WHOLE = 0.9995
-"""Least coverage that is shown as 100 %."""
 NOT_PUBLISHED = f"{NOT_AVAILABLE}: not observed, or by an older relay"
 _SECONDS = 0
 """Unit of sums; the other one is USD."""
@@ -74,7 +72,7 @@ class JobEnergy(NamedTuple):
     @property
     def at_least(self) -> str:
         """Mark where the power of some chips is unknown."""
-        return "" if self.coverage >= WHOLE else "≥"
+        return "" if round(self.coverage, 3) >= 1 else "≥"
 
     @property
     def per_token_j(self) -> float | None:
@@ -138,8 +136,8 @@ class JobTime(NamedTuple):
     @property
     def per_kept_token_j(self) -> float | None:
         """Joules a token kept; None if either is unknown."""
-        kept = self.kept_tokens
-        return self.paid.energy.joules / kept if kept and self.paid.energy.coverage else None
+        tokens = self.kept_tokens
+        return self.paid.energy.joules / tokens if tokens and self.paid.energy.coverage else None
 
     def by(self, cause: TimeCause) -> Mapping[str, Part]:
         """Return the time of a cause in parts that add up, the rest under an empty name.

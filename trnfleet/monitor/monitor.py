@@ -23,6 +23,7 @@ from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.goodput import Goodput
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.medians import median
+from trnfleet.monitor.power import CappedPlaces
 from trnfleet.monitor.reachability.pipeline_reader import PipelineReader, Recorder
 from trnfleet.monitor.reachability.reachability import FreshnessChecks, Reachability
 from trnfleet.monitor.revision import MonitorRevision
@@ -253,6 +254,7 @@ class Monitor:
         history: History | None = None,
         proof_s: float = 0.0,
         recorder: Recorder | None = None,
+        caps: dict[str, float] | None = None,
     ) -> None:
         """Make the monitor of a fleet.
 
@@ -270,18 +272,21 @@ class Monitor:
             proof_s: Time without any message after which a connection that stands is known to be
                 whole; 0 where it cannot fail unnoticed.
             recorder: Keeps what comes, so that one can go back to it; None where nothing does.
+            caps: Watts by place, shared with other monitors of the fleet; by default the site's.
         """
-        self.fleet_name = fleet_name
+        self.fleet_name: str = fleet_name
         self.root = root
-        self.site = site
-        self.clock = clock
+        self.site: Site = site
+        self.caps: dict[str, float] = dict(site.power_caps) if caps is None else caps
+        """Power caps in watts by place."""
+        self.clock: Clock = clock
         alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
-        self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=alerts)
-        self.rollups = Rollups()
-        self.history = History() if history is None else history
+        self.ingest: Ingest = Ingest(fleet_name, root=root, limits=limits, alerts=alerts)
+        self.rollups: Rollups = Rollups()
+        self.history: History = History() if history is None else history
         self.reachability = Reachability(proof_s)
         """Whether a silence is the sources' or ours."""
-        self.goodput = Goodput(site)
+        self.goodput: Goodput = Goodput(site)
         """Paid time by cause and job."""
         self.on_pass: list[Callable[[], None]] = []
         """Called at the end of each pass, when all data is of one moment."""
@@ -293,7 +298,7 @@ class Monitor:
         """Monotonic seconds of the arrival of the last applied message."""
         self.findings: Findings = findings.NOTHING
         self._recent_findings = findings.RecentFindings()
-        self.ended = False
+        self.ended: bool = False
         """Whether the source has come to its end (a replay's)."""
         self.turns: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
         """Acquired during a pass: a lock if several monitors alternate. Waiting for it is no pause
@@ -306,6 +311,7 @@ class Monitor:
         self._sampling = Sampling()
         self._events_seen = 0
         self._figures = PassFigures()
+        self._capped = CappedPlaces()
 
     @property
     def revision(self) -> MonitorRevision:
@@ -697,6 +703,7 @@ class Monitor:
             pipeline,
             instant.now_ns,
             self.goodput.recent(),
+            self._capped.used(self),
         )
         return Readings(
             self.store,

@@ -16,6 +16,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.power import (
+    FLEET,
     J_PER_KWH,
     POWER_SHARE,
     POWER_W,
@@ -56,8 +57,6 @@ NEAR_CAP = 0.9
 """Share of a cap above which a place counts as near it."""
 SWING_S = 2
 """Seconds of the largest swing, as in POLCA (arXiv 2308.12908): published."""
-FLEET = "fleet"
-"""The place of the fleet's own cap."""
 HISTOGRAM_EDGES = {
     "temperature_c": (40.0, 60.0, 65.0, 70.0, 75.0, 85.0),
     "throttle_pct": (0.05, 1.0, 10.0, 20.0),
@@ -273,16 +272,13 @@ class PowerReader:
             self._course_of = None
         return self._groups[1]
 
-    def read(
-        self, kind: str, averages: Averages, announced: Announced, caps: Mapping[str, float]
-    ) -> PowerTable | None:
+    def read(self, kind: str, averages: Averages, announced: Announced) -> PowerTable | None:
         """Return the table of a kind of group; None before the first pass, and without power.
 
         Args:
             kind: One of `GROUPS`.
             averages: The means shown on the screen.
             announced: What sources know.
-            caps: Watts by place, as people have set them.
         """
         store = self._monitor.store
         key = power_key(announced.knows)
@@ -297,7 +293,7 @@ class PowerReader:
         both = ~np.isnan(work) & ~np.isnan(watts)
         cap = groups.sums(most_w * covered)
         is_own = np.zeros(groups.size + 1, np.bool_)
-        for place, cap_w in caps.items():
+        for place, cap_w in self._monitor.caps.items():
             row = groups.find(place)
             if row is not None:
                 cap[row] = cap_w
@@ -358,6 +354,48 @@ class PowerReader:
             course[:, -1] = fleet[len(fleet) - steps :, 0]
             self._course_of = state, course
         return self._course_of[1]
+
+
+class CappedPlaces:
+    """Power of capped places as shares of their caps; their instances are read once."""
+
+    def __init__(self) -> None:
+        self._rows: tuple[object, dict[str, NDArray[np.intp]]] | None = None
+
+    def find(self, monitor: FleetState) -> Mapping[str, NDArray[np.intp]]:
+        """Return the instances of each cap's place; none of one that is not there now."""
+        blocks = [(row.message.id, row.rows) for row in monitor.reservations.table()]
+        jobs = monitor.ingest.job_table.placements
+        state = id(monitor.store.layout), jobs, blocks, [*monitor.caps]
+        if self._rows is None or self._rows[0] != state:
+            rows: dict[str, NDArray[np.intp]] = {}
+            for kind in GROUPS if monitor.caps else ():
+                groups = groups_of(kind, monitor)
+                for place in monitor.caps:
+                    row = groups.find(place)
+                    if row is not None:
+                        members = groups.order if row == groups.size else groups.members(row)
+                        rows.setdefault(place, members)
+            self._rows = state, rows
+        return self._rows[1]
+
+    def used(self, monitor: FleetState) -> dict[str, float | None]:
+        """Return the mean of the last seconds in percent of each cap; None if unknown."""
+        averages = monitor.averages
+        store = monitor.store
+        key = power_key(lambda names: store.announces(names, slice(None)))
+        is_known = averages.rollups.ready and averages.generation == store.generation
+        if not monitor.caps or key is None or not is_known:
+            return dict.fromkeys(monitor.caps)
+        covered = averages.covered(key, Level.INSTANCE).astype(np.float64)
+        watts = chip_watts(key, averages.shares(key), covered, store.layout)
+        rows = self.find(monitor)
+        shares = {
+            place: 100.0 * float(np.nansum(watts[rows[place]])) / cap_w
+            for place, cap_w in monitor.caps.items()
+            if place in rows and not np.isnan(watts[rows[place]]).all()
+        }
+        return {place: shares.get(place) for place in monitor.caps}
 
 
 def percentile(course: NDArray[np.floating], percent: int) -> Floats:

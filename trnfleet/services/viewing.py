@@ -407,7 +407,9 @@ def play_back_buffer(
     buffer.gives_way = monitor.is_joining
     return RecordingPlayback(
         buffer,
-        monitor_maker(monitor.fleet_name, root=root, site=monitor.site, rules=rules),
+        monitor_maker(
+            monitor.fleet_name, root=root, site=monitor.site, rules=rules, caps=monitor.caps
+        ),
         clock=clock,
         name=f"the past of {live.source.status.broker}",
         live=monitor,
@@ -415,12 +417,27 @@ def play_back_buffer(
     )
 
 
-def monitor_maker(fleet: str, *, root: str, site: Site, rules: tuple[Rule, ...]) -> Maker:
-    """Return a function to make monitors of the past."""
+def monitor_maker(
+    fleet: str,
+    *,
+    root: str,
+    site: Site,
+    rules: tuple[Rule, ...],
+    caps: dict[str, float] | None = None,
+) -> Maker:
+    """Return a function to make monitors of the past, which share their power caps."""
+    caps = dict(site.power_caps) if caps is None else caps
 
     def make(source: Source, clock: Clock, history: History | None) -> Monitor:
         return Monitor(
-            source, fleet, clock=clock, root=root, site=site, rules=rules, history=history
+            source,
+            fleet,
+            clock=clock,
+            root=root,
+            site=site,
+            rules=rules,
+            history=history,
+            caps=caps,
         )
 
     return make

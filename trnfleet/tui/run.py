@@ -20,6 +20,7 @@ from trnfleet.monitor.power import KwhPrice
 from trnfleet.tasks import background
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.app.terminal import RESET
+from trnfleet.tui.state.caps import caps_file
 from trnfleet.tui.theme import shows_glyphs
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ async def run_app(
     notify: bool = False,
     processes: Sequence[OwnProcess] = (),
     kwh_price: tuple[float, str] | None = None,
-    power_caps: Sequence[tuple[str, float]] = (),
     theme_name: str | None = None,
     ascii_only: bool = False,
     is_first_run: bool = False,
@@ -85,7 +85,6 @@ async def run_app(
         notify: Whether to ask the terminal for a desktop notification when an alert fires.
         processes: Processes of the app's own, whose end is told.
         kwh_price: Amount and currency of a kWh; None for no money.
-        power_caps: Watts by place, in all fleets.
         theme_name: One of the themes; None for the one that fits the terminal.
         ascii_only: Whether the terminal gets ASCII only, even where it shows more.
         is_first_run: Whether the tour is shown.
@@ -115,7 +114,9 @@ async def run_app(
     )
     app.may_save = may_save
     app.fleets.kwh_price = None if kwh_price is None else KwhPrice(*kwh_price)
-    app.fleets.caps.update((("", place), watts) for place, watts in power_caps)
+    app.fleets.caps.open(caps_file())
+    for context in app.fleets.contexts:
+        context.monitor.caps.update(app.fleets.caps.caps_of(context.monitor.fleet_name))
     try:
         with _ended_from_outside(app, log_file), _stacks_into(log_file):
             async with background(**running):

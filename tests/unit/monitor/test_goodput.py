@@ -511,7 +511,7 @@ async def test_energy_of_jobs_adds_up_to_the_fleets() -> None:
     assert facts["fleet"]["energy_modelled_kwh"] == 0.0
     assert facts["fleet"]["energy_coverage_pct"] == 100.0
     table = PowerReader(feed.monitor).read(
-        JOBS, feed.monitor.averages, feed.monitor.summary().announced, {}
+        JOBS, feed.monitor.averages, feed.monitor.summary().announced
     )
     assert table is not None
     for row, name in enumerate([*table.groups.places[:-1], None, "fleet"]):

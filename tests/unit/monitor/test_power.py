@@ -9,19 +9,23 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.power import FLEET
+from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.power import (
-    FLEET,
     GROUPS,
     JOBS,
     RACKS,
     RESERVATIONS,
     ULTRASERVERS,
+    CappedPlaces,
     PowerReader,
     PowerTable,
     distribution,
     energy_of,
     percentile,
 )
+from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
 if TYPE_CHECKING:
@@ -42,9 +46,8 @@ def fed() -> Feed:
 
 def read(feed: Feed, kind: str = RACKS, caps: Mapping[str, float] | None = None) -> PowerTable:
     monitor = feed.monitor
-    table = PowerReader(monitor).read(
-        kind, monitor.averages, monitor.summary().announced, caps or {}
-    )
+    monitor.caps.update(caps or {})
+    table = PowerReader(monitor).read(kind, monitor.averages, monitor.summary().announced)
     assert table is not None
     return table
 
@@ -163,7 +166,7 @@ def test_a_fleet_without_power_has_no_table() -> None:
     feed.tick()
     monitor = feed.monitor
     announced = monitor.summary().announced
-    assert PowerReader(monitor).read(RACKS, monitor.averages, announced, {}) is None
+    assert PowerReader(monitor).read(RACKS, monitor.averages, announced) is None
 
 
 def test_a_distribution_counts_live_chips_by_their_values() -> None:
@@ -181,3 +184,48 @@ def test_a_distribution_counts_live_chips_by_their_values() -> None:
     feed.describe()
     feed.tick()
     assert distribution(feed.monitor.store, "temperature_c") is None
+
+
+async def test_the_used_share_of_caps_of_all_kinds() -> None:
+    """A place that is not there, and one without power, are unknown."""
+    feed = fed()
+    feed.monitor.apply([feed.reservation("cb-1", US, instances=4)])
+    feed.set("power_w", 300.0)
+    feed.set("power_w", np.nan, slice(16))
+    for _ in range(12):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    places = {RACK: 32, US: 64, "train": 64, "cb-1": 64, FLEET: 144}
+    unknown = ("gone", "uc1/standalone/trn2-0001")
+    feed.monitor.caps.update(dict.fromkeys((*places, *unknown), 10_000.0))
+    capped = CappedPlaces()
+    used = capped.used(feed.monitor)
+    assert used == {
+        **{place: pytest.approx(3.0 * chips) for place, chips in places.items()},
+        **dict.fromkeys(unknown),
+    }
+    feed.jobs = {"serve": (US,)}
+    feed.describe()
+    feed.tick()
+    feed.monitor.caps["serve"] = 10_000.0
+    assert capped.used(feed.monitor)["serve"] == pytest.approx(3.0 * 64)
+
+
+async def test_a_place_above_its_cap_alerts() -> None:
+    """Both shipped rules see it, and the one above the cap inhibits the other."""
+    feed = fed()
+    feed.monitor.ingest.alerts = Alerts(feed.fleet, load_rules(("hardware",)))
+    feed.monitor.caps.update({RACK: 9_000.0, FLEET: 90_000.0})
+    feed.set("power_w", 300.0)
+    for _ in range(75):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    active = {
+        alert.name: (alert.target, alert.state.name, bool(alert.inhibited_by))
+        for alert in feed.monitor.alerts.active()
+        if alert.rule.scope is Scope.CAP
+    }
+    assert active == {
+        "power-cap": (RACK, "FIRING", False),
+        "power-near-cap": (RACK, "FIRING", True),
+    }

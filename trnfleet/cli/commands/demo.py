@@ -292,7 +292,7 @@ async def _run(
                 rules=rules,
                 owner=alerts.owner,
                 may_write=may_write,
-                site=Site(pue=head.pue),
+                site=Site(pue=head.pue, power_caps=(*head.power_caps, *power.power_caps)),
                 past_bytes=past_bytes,
                 backfill_from=lead_in,
             )
@@ -308,7 +308,6 @@ async def _run(
             bell=alerts.bell,
             notify=alerts.notify,
             kwh_price=power.kwh_price,
-            power_caps=power.power_caps,
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
             processes=[*children, *([Notice(notice, clock)] if notice else [])],

@@ -246,7 +246,7 @@ def command(
                 speed=min(max(speed, RATES[0]), RATES[-1]),
                 loops=loop,
                 rules=loaded,
-                site=site,
+                site=site._replace(power_caps=power.power_caps),
                 clock=clock,
             )
             running = dict(viewing.running)
@@ -260,7 +260,6 @@ def command(
                 playback=viewing.playback,
                 history=None if folder is None else folder.charts_of(fleet),
                 kwh_price=power.kwh_price,
-                power_caps=power.power_caps,
                 theme_name=looks.theme,
                 ascii_only=looks.ascii_only,
             )

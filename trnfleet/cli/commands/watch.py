@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.options import broker_options, fleet_option, log_options, rules_option, setting
+from trnfleet.cli.options import (
+    broker_options,
+    fleet_option,
+    log_options,
+    power_cap_option,
+    rules_option,
+    setting,
+)
 from trnfleet.cli.output import report
 from trnfleet.cli.params import PROGRAM, RECEIVER_URL, WEB_URL, Duration
 from trnfleet.domain.severity import Severity
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
 @broker_options(required=True)
 @fleet_option
 @rules_option
+@power_cap_option
 @setting(
     "--alertmanager",
     type=RECEIVER_URL,
@@ -86,6 +94,7 @@ def command(
     session: BrokerSession,
     name: str | None,
     rules: tuple[str, ...],
+    power_caps: tuple[tuple[str, float], ...],
     alertmanager: tuple[str, ...],
     alertmanager_silences: str,
     webhook: tuple[str, ...],
@@ -129,6 +138,7 @@ def command(
         external_url or "",
         runbook_base or "",
         SilenceMode(alertmanager_silences),
+        power_caps,
     )
     receivers = make_receivers(alertmanager, webhook, programs, session.clock, stdout=stdout)
     silences = make_silences(alertmanager, session.clock)

@@ -405,7 +405,7 @@ def _expand_segment(segment: str, address: str) -> list[str]:
     return [f"{match[1]}{number:0{len(match[2])}d}" for number in range(first, last + 1)]
 
 
-_NAMED = (Scope.JOB, Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)
+_NAMED = (Scope.JOB, Scope.RESERVATION, Scope.CAP, Scope.PUBLISHER, Scope.PIPELINE)
 
 
 def _named_figures(scope: Scope) -> frozenset[str]:

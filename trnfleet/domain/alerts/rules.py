@@ -42,6 +42,7 @@ RESERVED_LABELS = frozenset(
         "instance",
         "chip",
         "job",
+        "cap",
         "reservation",
         "publisher",
     }

@@ -40,6 +40,7 @@ class Scope(enum.StrEnum):
     ULTRASERVER = "ultraserver"
     JOB = "job"
     RESERVATION = "reservation"
+    CAP = "cap"
     PUBLISHER = "publisher"
     PIPELINE = "pipeline"
 
@@ -285,6 +286,9 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number("terminates_in_s", "s", "Seconds until EC2 begins to terminate its instances"),
         _number("pays_in_s", "s", "Seconds until a payment that is pending fails"),
         _number("unavailable", "", "Instances that a failed system status check keeps from use"),
+    ),
+    Scope.CAP: (
+        _number("cap_used_pct", "%", "Power of the chips of a capped place, 10 s mean, of the cap"),
     ),
     Scope.PUBLISHER: (
         Figure("state", Form.TEXT, "", "online, or offline by its last will or goodbye"),

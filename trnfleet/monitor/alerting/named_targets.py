@@ -291,11 +291,13 @@ def all_tables(
     pipeline: PipelineHealth,
     now_ns: int,
     goodput: Mapping[str, float],
+    cap_used_pct: Mapping[str, float | None],
 ) -> dict[Scope, NamedTable]:
     """Return the targets of all scopes without addresses."""
     return {
         Scope.JOB: jobs_table(jobs.by_key, store, rollups, jobs.last_known, goodput),
         Scope.RESERVATION: reservations_table(reservations, now_ns),
+        Scope.CAP: NamedColumns([*cap_used_pct], lambda _figure: [*cap_used_pct.values()]),
         Scope.PUBLISHER: publishers_table(pipeline),
         Scope.PIPELINE: pipeline_table(pipeline),
     }

@@ -87,6 +87,7 @@ def known_of(
             Scope.RESERVATION: [
                 reservation.message.id for reservation in state.reservations.table()
             ],
+            Scope.CAP: list(state.caps),
             Scope.PUBLISHER: state.ingest.publishers.traffic.names[1:],
         },
         [alert for alert in alerts if not alert.cell],

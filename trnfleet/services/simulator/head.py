@@ -1,7 +1,7 @@
-"""Name and PUE of a simulator's fleet for its app, without a fleet file's models.
+"""Name, PUE and caps of a simulator's fleet for its app, without a fleet file's models.
 
-The models would cost 1.2 MiB and 0.04 s of the start for two values. A user's own file is validated
-anyway, so that its errors are reported before the app begins.
+The models would cost 1.2 MiB and 0.04 s of the start for a few values. A user's own file is
+validated anyway, so that its errors are reported before the app begins.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ class FleetHead(NamedTuple):
 
     name: str
     pue: float
+    power_caps: tuple[tuple[str, float], ...]
+    """Watts by place."""
 
 
 def shipped_head(fleet: str) -> FleetHead | None:
@@ -36,4 +38,6 @@ def shipped_head(fleet: str) -> FleetHead | None:
     if file.parent != shipped_folder("fleets"):
         return None
     data = load_toml(file)
-    return FleetHead(str(data["name"]), float(data.get("pue", PUE)))
+    return FleetHead(
+        str(data["name"]), float(data.get("pue", PUE)), (*data.get("power_caps_w", {}).items(),)
+    )

@@ -45,6 +45,7 @@ from trnfleet.tui.view import (
     CHARTS_FROM,
     LEAST_LIST,
     NOTE_S,
+    POWER,
     TOPOLOGY,
     TabbedView,
     View,
@@ -716,6 +717,8 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         alert = alerts[0]
         if alert.rule.scope is Scope.RESERVATION:
             self.post_message(self.OpenReservation(alert.target))
+        elif alert.rule.scope is Scope.CAP:
+            self.post_message(View.Open("", POWER))
         elif alert.rule.scope is Scope.LINK and ":" in alert.worst:
             self.post_message(View.Open(alert.worst, TOPOLOGY))
         elif self.place:

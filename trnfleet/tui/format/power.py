@@ -112,7 +112,7 @@ def _energy(read: Callable[[JobTime], float | None]) -> Callable[[PowerTable, in
     def text(table: PowerTable, row: int) -> str:
         job = table.energy[row]
         value = None if job is None else read(job)
-        return "-" if job is None or value is None else job.paid.energy.at_least + bare(value, "")
+        return "-" if job is None or value is None else f"{job.paid.energy.at_least}{value:,.3g}"
 
     return text
 
@@ -144,8 +144,8 @@ class PowerPlan(NamedTuple):
         tokens = PowerColumn("tok/J", 7, lambda table, row: _digits(table.tokens_per_j[row]))
         above = PowerColumn("above cap", 10, _above)
         energy = PowerColumn("kWh" + mark, 8 + len(mark), _energy(lambda job: job.paid.energy.kwh))
-        made = PowerColumn("J/tok", 8, _energy(lambda job: job.paid.energy.per_token_j))
-        kept = PowerColumn("J/kept", 8, _energy(lambda job: job.per_kept_token_j))
+        token_j = PowerColumn("J/tok", 8, _energy(lambda job: job.paid.energy.per_token_j))
+        lasting_j = PowerColumn("J/kept", 8, _energy(lambda job: job.per_kept_token_j))
         ranks = [
             (headroom, True),
             (hottest, not np.isnan(table.hottest_c).all()),
@@ -154,10 +154,10 @@ class PowerPlan(NamedTuple):
             (share, True),
             (above, bool(table.above_s.any() or table.is_own_cap.any())),
             (energy, is_of_jobs),
-            (made, is_of_jobs),
+            (token_j, is_of_jobs),
             (cap, True),
             (chips, True),
-            (kept, is_of_jobs),
+            (lasting_j, is_of_jobs),
             (work, not np.isnan(table.tflops_per_w).all()),
         ]
         left = width - 2 - _NAME_LEAST - 9 - len(mark)
@@ -175,7 +175,7 @@ class PowerPlan(NamedTuple):
         name = max(1, _NAME_LEAST + min(left, _NAME_MOST - _NAME_LEAST))
         left -= name - _NAME_LEAST
         more = (left // 2 if job else left) if bar else 0
-        per_energy = (tokens, energy, made, kept)
+        per_energy = (tokens, energy, token_j, lasting_j)
         order = (known, headroom, share, cap, above, work, *per_energy, hottest, chips)
         columns = tuple(column for column in order if column in chosen)
         return PowerPlan(name, bar + more, columns, job and job + left - more, mark)

@@ -16,12 +16,12 @@ from textual.binding import Binding, BindingType
 from trnfleet.domain.filters.columns import parse_number
 from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.layout import FLEET_NODE
-from trnfleet.domain.power import POWER_SHARE, POWER_W, power_key
+from trnfleet.domain.power import FLEET, POWER_SHARE, POWER_W, power_key
 from trnfleet.domain.quantities import bare, count, counted, duration, mean_label, with_unit
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.goodput_report import ESTIMATED
 from trnfleet.monitor.power import (
-    FLEET,
     GROUPS,
     HISTOGRAM_EDGES,
     JOBS,
@@ -30,6 +30,7 @@ from trnfleet.monitor.power import (
     RESERVATIONS,
     STEP_S,
     ULTRASERVERS,
+    CappedPlaces,
     Distribution,
     Energy,
     PowerReader,
@@ -474,6 +475,7 @@ class PowerView(FilteredView):
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
         self.reader = PowerReader(context.monitor)
+        self._capped = CappedPlaces()
         self.list = PowerList(context)
         self.panel = PowerPanel(context)
         self.kind = RACKS
@@ -560,7 +562,7 @@ class PowerView(FilteredView):
 
         Args:
             place: A row's place or name, or `fleet`; empty for the row under the cursor.
-            watts: Such as `12kW`; `off` for the catalogue's.
+            watts: Such as `12kW`; `off` for the one before `:cap`.
 
         Raises:
             ConfigError: An unknown place or a wrong number.
@@ -572,17 +574,21 @@ class PowerView(FilteredView):
             label = self.table.place(picked)
         else:
             label = self._label_of(place)
-        key = (self.monitor.fleet_name, label)
-        caps = self.context.fleets.caps
-        if watts.lower() == "off":
-            caps[key] = np.nan
-        else:
+        monitor = self.monitor
+        limit_w = None
+        if watts.lower() != "off":
             limit_w = parse_number(POWER_COLUMNS.find("cap"), watts)
             if limit_w <= 0:
                 raise ConfigError(f"cap: {watts} is not above 0")
-            caps[key] = limit_w
+        until = self.context.fleets.caps.put(monitor.fleet_name, label, limit_w)
+        given_w = dict(monitor.site.power_caps).get(label)
+        monitor.caps.pop(label, None)
+        if limit_w is not None or given_w is not None:
+            monitor.caps[label] = limit_w or given_w or 0.0
         self.tick()
-        return f"cap of {label}: {watts} until the app ends; --power-cap keeps it"
+        if limit_w is None and given_w is not None:
+            return f"cap of {label}: {kw(given_w)} kW of --power-cap or the fleet file again"
+        return f"cap of {label}: {watts}, {until}"
 
     def _label_of(self, place: str) -> str:
         """Return the place of a row in any group, by its address or name."""
@@ -636,27 +642,15 @@ class PowerView(FilteredView):
 
     # What is shown
 
-    def _caps(self) -> dict[str, float]:
-        """Return the fleet's caps by place: from the settings, then typed ones."""
-        caps: dict[str, float] = {}
-        for fleet in ("", self.monitor.fleet_name):
-            caps.update(
-                (place, watts)
-                for (name, place), watts in self.context.fleets.caps.items()
-                if name == fleet
-            )
-        return {place: watts for place, watts in caps.items() if not np.isnan(watts)}
-
     def _read(self) -> None:
         """Read the table, at most once a second and only if it has changed."""
         monitor = self.monitor
         averages = self.context.frame.averages
-        caps = self._caps()
         asked = (
             monitor.revision.source,
             monitor.store.generation,
             self.kind,
-            tuple(caps.items()),
+            tuple(monitor.caps.items()),
             self.wanted,
             self._order,
         )
@@ -669,7 +663,7 @@ class PowerView(FilteredView):
         self._read_of = state
         self._read_s = now_s
         announced = self.context.frame.summary.announced
-        self.table = self.reader.read(self.kind, averages, announced, caps)
+        self.table = self.reader.read(self.kind, averages, announced)
         self.list.table = self.panel.table = self.table
         shown = self._picked(self.table) if self.table is not None else []
         self._matches = len(shown)
@@ -785,8 +779,14 @@ class PowerView(FilteredView):
         """Return the meaning of the bar's parts and of caps."""
         types = {kind.chip.power_max_w.value for kind in table.groups.layout.types}
         cap = f"cap: {types.pop():g} W a chip" if len(types) == 1 else "cap: of the catalogue"
-        own = "* set here" if table.is_own_cap.any() else ":cap 12kW sets one"
+        own = "* yours" if table.is_own_cap.any() else ":cap 12kW sets one"
+        fleets = self.context.fleets
+        missing = self.monitor.caps.keys() - self._capped.find(self.monitor).keys()
+        wrong = fleets.caps.problem
+        if missing and not fleets.are_several:
+            wrong = f"cap of {plain(', '.join(sorted(missing)), 60)}: not there now"
         return [
+            (f" {plain(wrong, 120)} " if wrong else "", theme.SEVERITY_STYLE[Severity.WARNING]),
             (f" {NOW}", theme.FILL),
             (" now  ", theme.GHOST),
             (PEAK, theme.CHART),

@@ -13,6 +13,7 @@ from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.problems.problem import Problem, ProblemCounts, Problems
 from trnfleet.monitor.problems.search import urgency
 from trnfleet.tui.state.alerts import AlertSnapshot
+from trnfleet.tui.state.caps import KeptCaps
 from trnfleet.tui.state.chart_window import ChartWindow
 from trnfleet.tui.state.highlight import Highlight
 
@@ -140,6 +141,7 @@ class UiContext(NamedTuple):
             leases,
         )
         fleets.contexts.append(made)
+        monitor.caps.update(fleets.caps.caps_of(monitor.fleet_name))
         if history is not None:
             made.window.kept_s.append(lambda: made.kept_s)
         return made
@@ -208,8 +210,8 @@ class Fleets:
         """Fleets not shown because the app has reached its limit of fleets."""
         self.kwh_price: KwhPrice | None = None
         """Price of energy; None for no money."""
-        self.caps: dict[tuple[str, str], float] = {}
-        """Power caps in watts by fleet (empty for all) and place; NaN for a removed one."""
+        self.caps = KeptCaps()
+        """Power caps typed in the app."""
         self._problems = Problems()
         self._problems_of: tuple[Problems, ...] = ()
 

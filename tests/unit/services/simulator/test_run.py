@@ -133,14 +133,14 @@ def options(fleet: str, scenario: str | None = None) -> RunOptions:
 def test_the_head_of_a_shipped_fleet_is_that_of_its_file(fleet: str) -> None:
     """The app of the demo reads no more of it, and shows the same."""
     whole = options(fleet).load().fleet
-    assert options(fleet).head() == (whole.name, whole.pue)
+    assert options(fleet).head() == (whole.name, whole.pue, (*whole.power_caps_w.items(),))
 
 
 def test_a_fleet_of_ones_own_is_validated_for_its_head(tmp_path: Path) -> None:
     """What is wrong in it is told before the app begins, as is a scenario's."""
     file = tmp_path / "own.toml"
-    file.write_text(FLEET.format("pue = 1.5"))
-    assert options(str(file)).head() == ("f", 1.5)
+    file.write_text(FLEET.format("pue = 1.5\npower_caps_w = { fleet = 9_000 }"))
+    assert options(str(file)).head() == ("f", 1.5, (("fleet", 9_000.0),))
     file.write_text(FLEET.format("pue = 1.5\nperiod = 1"))
     with pytest.raises(ConfigError, match="period"):
         options(str(file)).head()

@@ -405,7 +405,7 @@ class RuleTest:
     def _tables(self) -> dict[Scope, NamedColumns]:
         tables = {
             scope: self._table(scope)
-            for scope in (Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)
+            for scope in (Scope.RESERVATION, Scope.CAP, Scope.PUBLISHER, Scope.PIPELINE)
         }
         rolled = jobs_table(self._jobs, self._store, self._rollups)
 
