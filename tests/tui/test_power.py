@@ -166,15 +166,17 @@ async def test_typed_caps_are_kept(tmp_path: Path) -> None:
     feed.monitor.site = feed.monitor.site._replace(power_caps=((rack, 30_000.0),))
     feed.monitor.caps[rack] = 30_000.0
     app = fleet_app(feed)
-    app.fleets.caps.open(file)
+    app.fleets.caps.open(file, may_save=True)
     async with running(app, size=(160, 48)) as pilot:
         await pilot.press("6", "colon", telemetry=feed)
         await typed(pilot, "cap us-0001/rack-a 9kW")
         assert f"kept in {file}"[:40] in pilot.text()
         assert feed.monitor.caps == {rack: 9_000.0}
         after = KeptCaps()
-        after.open(file)
+        after.open(file, may_save=False)
         assert after.caps_of(feed.fleet) == {rack: 9_000.0}
+        assert after.put(feed.fleet, rack, 1.0) == "until the app ends"
+        assert "1.0" not in file.read_text()
         assert not after.caps_of("another")
         await pilot.press("colon")
         await typed(pilot, "cap us-0001/rack-a off")
@@ -186,7 +188,7 @@ async def test_typed_caps_are_kept(tmp_path: Path) -> None:
         await typed(pilot, "cap fleet 90kW")
         assert "until the app ends" in pilot.text()
         assert feed.monitor.caps["fleet"] == 90_000.0
-        app.fleets.caps.open(file)
+        app.fleets.caps.open(file, may_save=True)
         assert "demo: fleet: 'much' is not a number above 0" in app.fleets.caps.problem
         await pilot.telemetry(feed)
         assert f"{file}: demo"[:30] in pilot.text()
@@ -209,7 +211,7 @@ def test_a_damaged_file_of_caps(tmp_path: Path, text: str, problem: str) -> None
     file = tmp_path / "caps.json"
     file.write_text(text)
     caps = KeptCaps()
-    caps.open(file)
+    caps.open(file, may_save=True)
     assert str(file) in caps.problem
     assert problem in caps.problem
     assert not caps.caps_of("demo")

@@ -118,7 +118,7 @@ def check_power(monitor: Monitor, facts: Mapping[str, Any]) -> None:
     """Every group adds up to the header's watts, and racks with their hosts to the IT power."""
     mean = facts["mean"]
     for kind in GROUPS:
-        table = PowerReader(monitor).read(kind, monitor.averages, monitor.summary().announced, {})
+        table = PowerReader(monitor).read(kind, monitor.averages, monitor.summary().announced)
         assert table is not None
         assert np.nansum(table.watts[:-1]) == pytest.approx(mean["power_w"], rel=1e-6), kind
         assert table.watts[-1] == pytest.approx(mean["power_w"], rel=1e-6)

@@ -88,7 +88,7 @@ async def run_app(
         theme_name: One of the themes; None for the one that fits the terminal.
         ascii_only: Whether the terminal gets ASCII only, even where it shows more.
         is_first_run: Whether the tour is shown.
-        may_save: Whether Ctrl-s writes files.
+        may_save: Whether files are written: snapshots and caps.
 
     Raises:
         TrnfleetError: the app crashed; the message names the log.
@@ -114,7 +114,7 @@ async def run_app(
     )
     app.may_save = may_save
     app.fleets.kwh_price = None if kwh_price is None else KwhPrice(*kwh_price)
-    app.fleets.caps.open(caps_file())
+    app.fleets.caps.open(caps_file(), may_save=may_save)
     for context in app.fleets.contexts:
         context.monitor.caps.update(app.fleets.caps.caps_of(context.monitor.fleet_name))
     try:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 @click.option(
     "--read-only",
     is_flag=True,
-    help="Write nothing: --allow-commands is ignored, and Ctrl-s saves no files.",
+    help="Write nothing: --allow-commands is ignored, and neither Ctrl-s nor :cap saves a file.",
 )
 @log_file_option
 @app_log_options

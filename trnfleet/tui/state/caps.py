@@ -33,9 +33,9 @@ class KeptCaps:
         self._file: Path | None = None
         self._caps: dict[str, dict[str, float]] = {}
 
-    def open(self, file: Path) -> None:
+    def open(self, file: Path, *, may_save: bool) -> None:
         """Read the caps of former runs. An invalid file stays as it is."""
-        self._file = file
+        self._file = file if may_save else None
         try:
             self._caps = _read(file)
         except ConfigError as error:
