@@ -94,12 +94,13 @@ def check_money(facts: Mapping[str, Any]) -> None:
     jobs = goodput["jobs"]
     assert goodput["paid_s"] == pytest.approx(facts["instances"] * goodput["lasts_s"])
     for unit, by_cause in (("s", "seconds"), ("usd", "usd")):
-        paid, lost = f"paid_{unit}", f"lost_{unit}"
-        for each in (goodput, *jobs):
-            if each[paid] is not None:
-                assert sum(each[by_cause].values()) == pytest.approx(each[paid])
-                useful = sum(each[by_cause][cause] for cause in USEFUL)
-                assert each[lost] + useful == pytest.approx(each[paid])
+        paid = f"paid_{unit}"
+        lost = f"lost_{unit}"
+        for part in (goodput, *jobs):
+            if part[paid] is not None:
+                assert sum(part[by_cause].values()) == pytest.approx(part[paid])
+                useful = sum(part[by_cause][cause] for cause in USEFUL)
+                assert part[lost] + useful == pytest.approx(part[paid])
         if goodput[paid] is None:
             continue
         known = [job for job in jobs if job[paid] is not None]
@@ -187,7 +188,7 @@ async def look_at_jobs(pilot: FleetPilot, facts: Mapping[str, Any]) -> None:
 
 
 async def look_at_power(pilot: FleetPilot, facts: Mapping[str, Any]) -> None:
-    """The header, the sums above, and the table by each group, of which some rows are listed."""
+    """The header, the sums above, and the table by each group, which lists some rows."""
     await pilot.press("6")
     page = pilot.app.page
     assert isinstance(page, PowerView)

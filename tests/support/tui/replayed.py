@@ -36,7 +36,7 @@ async def replayed(
         site=site,
         clock=SystemClock(),
     )
-    tasks = [asyncio.ensure_future(each) for each in viewing.running.values()]
+    tasks = [asyncio.ensure_future(task) for task in viewing.running.values()]
     try:
         yield viewing
     finally:
