@@ -154,7 +154,8 @@ async def test_every_line_has_one_background_to_the_right_edge() -> None:
             for (*_, before, last), line in zip(
                 map(backgrounds, pilot.styled()), pilot.screen(), strict=True
             ):
-                assert last == before, (key, line)
+                # The shade of a chart ends beside its margin.
+                assert last == before or "┤" in line, (key, line)
                 selected += before == theme.SELECTED_QUIET.bgcolor
             assert selected == (key in "279"), (key, pilot.text())
 

@@ -67,6 +67,8 @@ class MetricDisplay:
     """Place among the fleet's charts. Power and NeuronCores come first, in charts of their own."""
     chip_chart: int | None = None
     """Place among the chip's charts; only for fields with a history."""
+    ramp: str = ""
+    """Name of its colour ramp in the theme."""
     warning_from: float = math.inf
     critical_from: float = math.inf
 
@@ -101,8 +103,9 @@ _ROWS = (
         selection=1,
         fleet_chart=1,
         chip_chart=1,
+        ramp="busy",
     ),
-    MetricDisplay("mfu_pct", tree=7, heat_map=6, selection=6),
+    MetricDisplay("mfu_pct", tree=7, heat_map=6, selection=6, ramp="busy"),
     MetricDisplay(
         "tflops",
         ChipPanel.ENGINES,
@@ -110,8 +113,9 @@ _ROWS = (
         heat_map=7,
         fleet_chart=6,
         chip_chart=2,
+        ramp="busy",
     ),
-    MetricDisplay("engine_util_pct", ChipPanel.ENGINES),
+    MetricDisplay("engine_util_pct", ChipPanel.ENGINES, ramp="busy"),
     MetricDisplay("hbm_bw_util_pct", tree=2, heat_map=3),
     MetricDisplay("hbm_traffic_bytes_per_s", tree=19, fleet_chart=4, chip_chart=3),
     MetricDisplay(
@@ -151,9 +155,17 @@ _ROWS = (
         selection=3,
         fleet_chart=3,
         chip_chart=6,
+        ramp="heat",
         warning_from=HOT_C,
     ),
-    MetricDisplay("throttle_pct", ChipPanel.POWER, tree=12, heat_map=10, warning_from=THROTTLE_PCT),
+    MetricDisplay(
+        "throttle_pct",
+        ChipPanel.POWER,
+        tree=12,
+        heat_map=10,
+        ramp="heat",
+        warning_from=THROTTLE_PCT,
+    ),
     MetricDisplay("mem_ecc_corrected", ChipPanel.COUNTERS, "HBM corrected", tree=13, heat_map=11),
     MetricDisplay(
         "mem_ecc_uncorrected",
@@ -218,6 +230,11 @@ SELECTION = _fields(lambda row: row.selection)
 """Fields of the selected address beside the mapped field, if there is room."""
 FLEET_CHARTS = _fields(lambda row: row.fleet_chart)
 CHIP_CHARTS = _fields(lambda row: row.chip_chart)
+
+
+def ramp_of(key: str) -> str:
+    """Return the name of a figure's colour ramp."""
+    return DISPLAY[key].ramp if key in DISPLAY else ""
 
 
 def fleet_name(field: Field) -> str:

@@ -35,9 +35,9 @@ async def test_the_cursor_is_seen_without_colour() -> None:
     feed = hot_feed(2, 0)
     async with running(fleet_app(feed), size=(80, 24)) as pilot:
         await pilot.pause()
-        row = pilot.text().splitlines()[6]
+        row = pilot.text().splitlines()[7]
         assert row.startswith(" []")
-        await pilot.press("underscore")
+        await pilot.press("underscore", "underscore")
         text = pilot.text().splitlines()
         assert (text[6][0], text[6][5], text[7][0]) == ("┌", "┐", "└")
 
@@ -79,7 +79,7 @@ async def test_m_walks_through_the_fields() -> None:
     async with running(fleet_app(feed), size=(120, 40)) as pilot:
         await pilot.pause()
         legend = pilot.app.query_one("#legend", Bar)
-        assert legend.text.startswith(" health  ✖ critical  ▲ warning  · normal  ◦ idle")
+        assert legend.text.startswith(" health  ▲ warning  ▅ NC util")
         await pilot.press("m")
         assert "NC util" in legend.text
         assert "p5-p95 of busy" in legend.text
@@ -180,7 +180,7 @@ async def test_no_color_is_read_as_digits(monkeypatch: pytest.MonkeyPatch) -> No
         await pilot.press("m", "F")
         text = pilot.text()
         assert "01234567" in text
-        assert "77777777 77777777" in text
+        assert "77 77 77 77 77 77 77 77" in text
         assert "▀" not in text
 
 

@@ -14,9 +14,10 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.services.files.rules import load_rules
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_grid import MapGrid
-from trnfleet.tui.fleet.heatmap_health import HEALTH, MapHealth
+from trnfleet.tui.fleet.heatmap_health import HEALTH, MapHealth, health_of
 from trnfleet.tui.fleet.heatmap_style import count_text, health_legend, tile_of
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.theme import Tile
@@ -151,16 +152,52 @@ async def test_the_cursor_hides_no_trouble(size: tuple[int, int]) -> None:
             assert (("▲", theme.TILE_STYLE[Tile.WARNING]) in shown) == is_hot
 
 
-def test_the_key_has_what_is_on_the_map_first() -> None:
-    """In little room, signs on the map come before others, in unchanged order."""
+def test_the_key_has_only_what_is_on_the_map() -> None:
     right: Parts = [("cell: 16 chips    ", theme.QUIET)]
     calm = text_of(health_legend(frozenset({Tile.NORMAL, Tile.RESERVED_IDLE}), right, 71))
-    words = ["normal", "reserved, idle", "critical", "warning"]
-    assert [word in calm for word in words] == [True, True, True, False]
-    assert calm.index("critical") < calm.index("normal") < calm.index("reserved")
-    at_first = text_of(health_legend(frozenset(), right, 71))
-    assert at_first.startswith(" health  ✖ critical  ▲ warning  · normal  ◦ idle")
+    assert calm.split("  ")[:3] == [" health", "▅ NC util", "$ reserved, idle"]
+    assert text_of(health_legend(frozenset(), right, 71)).split() == [
+        "health",
+        "cell:",
+        "16",
+        "chips",
+    ]
     assert width_of(health_legend(frozenset(Tile), right, 200)) == 200
+
+
+async def test_the_cause_is_bright_and_what_it_stopped_is_dull() -> None:
+    """Of a failed job only the chip of the crash is critical, and no other job's chip."""
+    feed = fed()
+    feed.monitor = Monitor(SilentSource(), "demo", clock=feed.clock, rules=load_rules())
+    feed.states = {"train": "failed"}
+    chip = feed.layout.path(Node(Level.CHIP, 70))
+    crash = feed.event(chip, "crashed", name="runtime_crash", job="train", severity="critical")
+    feed.monitor.apply([crash])
+    feed.describe()
+    for _ in range(3):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    found = healths_of(feed, [70, 71, 127, 128])
+    assert found == [MapHealth.CRITICAL, MapHealth.VICTIM, MapHealth.VICTIM, MapHealth.NORMAL]
+
+
+async def test_calm_chips_have_levels_of_their_load() -> None:
+    """A busy chip is fuller than an idle one of its instance; without colours both are dots."""
+    feed = fed()
+    feed.set("nc_util_pct", 90.0, slice(64, 80))
+    feed.set("nc_util_pct", 30.0, [65])
+    feed.tick()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.tick(feed)
+        heat = heat_of(pilot.app)
+        levels = []
+        for chip in (64, 65):
+            x, y = heat.grid.place_of(chip)
+            rect = heat.zoom.rect(x, y)
+            line = "".join(segment.text for segment in heat.render_line(rect.top // 2))
+            levels.append(line[rect.left])
+        full, low = map("▁▂▃▄▅▆▇".index, levels)
+        assert full > low + 2
 
 
 @pytest.mark.parametrize("name", theme.NAMES)
@@ -193,7 +230,7 @@ def test_states_are_told_apart_by_glyph(name: str, *, ascii_only: bool) -> None:
     )
 
 
-def health_of(feed: Feed, chips: list[int]) -> list[MapHealth]:
+def healths_of(feed: Feed, chips: list[int]) -> list[MapHealth]:
     """Return the health of chips, as the map of an app shows it."""
     app = fleet_app(feed)
     app.context.alerts.refresh(feed.clock.monotonic_s())
@@ -221,19 +258,19 @@ async def test_idle_stale_and_offline_are_not_normal() -> None:
     An idle chip has no job or an idle instance. A silent one is stale, then offline.
     """
     feed = fed()
-    assert health_of(feed, [0, 16, 64]) == [MapHealth.IDLE, MapHealth.NORMAL, MapHealth.NORMAL]
+    assert healths_of(feed, [0, 16, 64]) == [MapHealth.IDLE, MapHealth.NORMAL, MapHealth.NORMAL]
     feed.set("nc_util_pct", 0.0, [17, 67])
     feed.tick()
     # An instance with a job that works has a chip that waits for the others.
-    assert health_of(feed, [17, 67]) == [MapHealth.IDLE, MapHealth.NORMAL]
+    assert healths_of(feed, [17, 67]) == [MapHealth.IDLE, MapHealth.NORMAL]
     await feed.advance(5)
     feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
-    silent, heard = health_of(feed, [64, 16])
+    silent, heard = healths_of(feed, [64, 16])
     assert silent in {MapHealth.STALE, MapHealth.STALE_CRITICAL}
     assert heard is MapHealth.NORMAL
     feed.monitor.apply([feed.publisher_envelope("offline")])
     feed.monitor.compute()
-    assert health_of(feed, [64])[0] in {MapHealth.OFFLINE, MapHealth.OFFLINE_CRITICAL}
+    assert healths_of(feed, [64])[0] in {MapHealth.OFFLINE, MapHealth.OFFLINE_CRITICAL}
 
 
 async def test_a_rule_marks_its_members_alone() -> None:
@@ -247,7 +284,7 @@ async def test_a_rule_marks_its_members_alone() -> None:
     for _ in range(3):
         await feed.clock.advance(1.0)
         feed.tick()
-    found = health_of(feed, [4, 5, 40, 41])
+    found = healths_of(feed, [4, 5, 40, 41])
     assert found == [MapHealth.NORMAL, MapHealth.WARNING, MapHealth.WARNING, MapHealth.NORMAL]
 
 
@@ -272,7 +309,7 @@ async def test_a_cell_of_several_chips_shows_the_worst() -> None:
             pixel = heat.healths.window(
                 heat.grid, side, np.array([x // side]), np.array([y // side])
             )
-            assert pixel[0, 0] == MapHealth.CRITICAL
+            assert health_of(int(pixel[0, 0])) is MapHealth.CRITICAL
             await pilot.press("underscore")
         assert "" in said
         assert "cell: 2 chips, worst" in said
@@ -301,7 +338,8 @@ async def test_pixels_of_any_size_have_the_worst_of_their_chips() -> None:
                     grid, side, np.arange(columns // side), np.arange(rows // side)
                 )
                 blocks = each.reshape(rows // side, side, columns // side, side)
-                assert np.array_equal(whole, blocks.max(axis=(1, 3)))
+                shown = np.vectorize(health_of)(whole)
+                assert np.array_equal(shown, blocks.max(axis=(1, 3)))
 
 
 async def test_idle_chips_are_no_lowest_value_of_a_metric() -> None:

@@ -49,7 +49,7 @@ async def test_details_of_part_of_an_ultraserver_are_those_of_the_part() -> None
         },
     )
     async with running(fleet_app(feed), size=(200, 55)) as pilot:
-        await pilot.press("1", *["plus"] * 6, telemetry=feed)
+        await pilot.press("1", *["plus"] * 6, "underscore", telemetry=feed)
         text = pilot.text()
         assert "us-0002 00..03 2 jobs 1.60 kW" in text
         assert "us-0002 04..07 1 job 1.60 kW" in text

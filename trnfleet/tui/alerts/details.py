@@ -29,7 +29,7 @@ from trnfleet.tui.alerts.query import matched_by_silences
 from trnfleet.tui.alerts.rows import AlertGroup, AlertLine
 from trnfleet.tui.charts.axes import ChartMark, Limit
 from trnfleet.tui.charts.chart import LEAST_ROWS, LEAST_WIDTH, Chart, Series, draw, head
-from trnfleet.tui.charts.history import before_of, chart_inputs
+from trnfleet.tui.charts.history import alert_limit, before_of, chart_inputs
 from trnfleet.tui.format.alerts import (
     age_s,
     amount_text,
@@ -41,6 +41,7 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
+from trnfleet.tui.metric_display import ramp_of
 from trnfleet.tui.state.chart_window import MOST_ALL_S
 from trnfleet.tui.view import CHARTS_FROM
 from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside, width_of
@@ -124,17 +125,17 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
         before = before_of(monitor, node.level)
     else:
         return None
-    limits = (
-        []
-        if limit is None
-        else [Limit(limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
-    )
+    limits = [] if limit is None else [alert_limit(rule, limit)]
     if base and limit is not None:
         limits.append(Limit(base, "usual", theme.CHART_CAP))
     marks = [] if fired_s is None or fired_s > span_s else [ChartMark(fired_s, rule.severity)]
     ceiling = 100.0 if unit == "%" else np.inf
     chart = Chart(
-        [Series(track.smoothed(inputs.mean_s), theme.CHART)],
+        [
+            Series(
+                track.smoothed(inputs.mean_s), theme.CHART, area=theme.AREAS[ramp_of(rule.figure)]
+            )
+        ],
         unit,
         inputs.times,
         low,

@@ -32,6 +32,10 @@ class Limit(NamedTuple):
     is_always_shown: bool = False
     """Whether the scale reaches up to it, however far above the values it is."""
 
+    @property
+    def is_alert(self) -> bool:
+        return self.name == "alert"
+
 
 class ChartMark(NamedTuple):
     """An alert that began to fire."""

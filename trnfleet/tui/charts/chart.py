@@ -1,7 +1,8 @@
-"""Charts: lines and bands of samples with axes, limits, marks of alerts, and labelled gaps.
+"""Charts: areas, stacks and lines of samples with axes, limits, alert marks, and labelled gaps.
 
-`draw` makes lines of styled texts for any width and height; a view chooses the contents. The dots
-come from `plot`.
+One series is an area with its band as a shade, parts of a sum are a stack, and several series are
+lines. `draw` makes lines of styled texts for any width and height; a view chooses the contents. The
+dots come from `plot`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from trnfleet.monitor.store.gaps import Gap, Reason
 from trnfleet.tui import theme
 from trnfleet.tui.charts import axes, plot
 from trnfleet.tui.charts.axes import ChartMark, Limit, Times, ValueAxis
+from trnfleet.tui.charts.stack import EIGHTHS, Layer, stack
 from trnfleet.tui.widgets.cells import FixedParts, Parts, fit, width_of
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 LEAST_WIDTH = 12
 LEAST_ROWS = 3
 """Below these a chart says no more than a number."""
-NEAR_LIMIT = 1.6
+NEAR_LIMIT = 2.0
 """Most times the largest value for a limit on the scale. Higher limits are only in the title."""
 _REASONS = tuple(Reason)
 
@@ -42,9 +44,11 @@ class Series(NamedTuple):
     name: str = ""
     """Its name in the legend; empty for the only one."""
     has_band: bool = True
-    """Whether least and largest samples are drawn as a band around the line."""
+    """Whether the largest samples are a band above an area."""
     before: Track | None = None
     """Samples before its first value, in steps of another length; None for nothing."""
+    area: tuple[Style, ...] = ()
+    """Styles of the area below it, from low to high values; empty for a line."""
 
     def bands(self, grid: plot.Grid) -> plot.Bands:
         """Return its bands.
@@ -89,9 +93,18 @@ class Chart(NamedTuple):
         """Return the lines of values."""
         return height - 1 - (self.below is not None)
 
+    total: Series | None = None
+    """The sum of which the series are parts, stacked below it; None for no stack."""
+
 
 def draw(
-    chart: Chart, width: int, height: int, *, axis: int = 0, own: ValueAxis | None = None
+    chart: Chart,
+    width: int,
+    height: int,
+    *,
+    axis: int = 0,
+    own: ValueAxis | None = None,
+    has_times: bool = True,
 ) -> list[FixedParts]:
     """Return a chart of `height` lines; the last is its time axis.
 
@@ -101,38 +114,68 @@ def draw(
         chart: The contents.
         width: Cells.
         height: Lines.
-        axis: Least cells of the value axis. Charts below each other share it, so that their times
-            line up.
+        axis: Least cells of the value axis. Charts of a screen share it, so that their times line
+            up.
         own: The chart's value axis if known.
+        has_times: Whether it has a time axis, not that of the chart below it.
     """
     if width < 1 or height < 1:
         return []
     if width < LEAST_WIDTH or height < LEAST_ROWS:
         return [((" " * width, theme.BASE),)] * height
-    rows = chart.rows(height)
-    low, high, labels, least = value_axis(chart, width, height) if own is None else own
+    rows = chart.rows(height + 1 - has_times)
+    low, high, labels, least = (
+        value_axis(chart, width, height + 1 - has_times) if own is None else own
+    )
     gutter = max(axis, least)
     cells = width - gutter
     grid = plot.Grid(chart.times.span_s, cells * plot.COLUMNS, chart.times.end_s)
-    canvas = _Canvas(rows, cells)
-    bands = [series.bands(grid) for series in chart.series]
-    for limit in chart.limits:
-        if low <= limit.value <= high:
-            canvas.dash(limit, low, high)
-    for series, band in zip(chart.series, bands, strict=True):
-        canvas.line(series, band, low, high)
-    for first, after, reason in _gaps(chart, grid, bands):
-        canvas.gap(-(-first // plot.COLUMNS), after // plot.COLUMNS, reason.value)
+    body = (
+        _lines(chart, grid, rows, (low, high))
+        if chart.total is None
+        else _stack(chart, chart.total, cells, rows, high)
+    )
     made: list[FixedParts] = []
-    for row, parts in enumerate(canvas.lines()):
+    for row, parts in enumerate(body):
         text, style = labels.get(row, ("", theme.CHART_AXIS))
         made.append(((text.rjust(gutter - 1), style), ("┤", theme.CHART_AXIS), *parts))
     if chart.below is not None:
         made.append(((" " * gutter, theme.BASE), *chart.below(grid)))
-    return [
-        *made,
-        ((" " * gutter, theme.BASE), *axes.time_axis(chart.times, chart.marks, grid, cells)),
-    ]
+    times = axes.time_axis(chart.times, chart.marks, grid, cells) if has_times else ()
+    return [*made, ((" " * gutter, theme.BASE), *times)] if has_times else made
+
+
+def _lines(
+    chart: Chart, grid: plot.Grid, rows: int, scale: tuple[float, float]
+) -> list[FixedParts]:
+    """Return areas and lines."""
+    canvas = _Canvas(rows, grid.columns // plot.COLUMNS, scale)
+    bands = [series.bands(grid) for series in chart.series]
+    alert = min((limit.value for limit in chart.limits if limit.is_alert), default=np.inf)
+    for series, band in zip(chart.series, bands, strict=True):
+        if series.area:
+            canvas.area(series, band, alert)
+        else:
+            canvas.line(series, band)
+    for limit in chart.limits:
+        if scale[0] <= limit.value <= scale[1]:
+            canvas.dash(limit)
+    for first, after, reason in _gaps(chart, grid, bands):
+        canvas.gap(-(-first // plot.COLUMNS), after // plot.COLUMNS, reason.value)
+    return canvas.lines()
+
+
+def _stack(chart: Chart, total: Series, cells: int, rows: int, top: float) -> list[FixedParts]:
+    """Return a stack: the parts, and above them what is left of the sum."""
+    grid = plot.Grid(chart.times.span_s, cells, chart.times.end_s)
+    bands = total.bands(grid)
+    layers = [Layer(line.name, line.area[0], line.bands(grid).mean) for line in chart.series]
+    parts = np.sum([np.nan_to_num(layer.values) for layer in layers], axis=0)
+    layers.append(Layer("", theme.LAYERS[-1], np.maximum(bands.mean - parts, 0.0)))
+    caps = [rows - 1 - min(rows - 1, int(limit.value / top * rows)) for limit in chart.limits]
+    gaps = _gaps(chart._replace(series=[total]), grid, [bands])
+    words = {first: reason.value for first, _, reason in gaps}
+    return stack(layers, ~np.isnan(bands.mean), top, rows, caps, words)
 
 
 def value_axis(chart: Chart, width: int, height: int) -> ValueAxis:
@@ -222,7 +265,7 @@ def scale_of(chart: Chart) -> tuple[float, float]:
     """Return the ends of a chart's scale: round numbers around values and near limits."""
     low = chart.floor
     high = chart.floor
-    for line in chart.series:
+    for line in chart.series if chart.total is None else [chart.total]:
         for former in (line.track, line.before):
             if former is not None:
                 track = former.last(chart.times.span_s)
@@ -253,35 +296,67 @@ def scale_of(chart: Chart) -> tuple[float, float]:
 class _Canvas:
     """Cells of dots with the style of each, and texts over them."""
 
-    def __init__(self, rows: int, cells: int) -> None:
+    def __init__(self, rows: int, cells: int, scale: tuple[float, float]) -> None:
+        self._scale = scale
         self._dots = rows * plot.ROWS
         self._bits = np.zeros((rows, cells), np.int64)
-        self._under = np.zeros((rows, cells), np.int64)
-        """Dot bits of the limits; drawn only in empty cells."""
+        self._under = np.full((rows, cells), " ")
+        """Limits, and edges of bands; drawn only in empty cells."""
         self._owner = np.zeros((rows, cells), np.int64)
+        self._shaded = np.zeros((rows, cells), np.bool_)
+        """Cells on the shade of a band."""
         self._styles: list[Style] = [theme.BASE]
+        self._shade = theme.BASE
         self._texts: list[tuple[int, int, str]] = []
 
-    def dash(self, limit: Limit, low: float, high: float) -> None:
-        """Draw a limit: every other cell of its row."""
-        above = self._dots - 1 - int(plot.row_of(np.array([limit.value]), low, high, self._dots)[0])
-        bits = np.zeros_like(self._under)
-        bits[above // plot.ROWS, ::2] = plot.bits_across(above % plot.ROWS)
-        self._under |= bits
-        self._own(bits > 0, limit.style)
+    def dash(self, limit: Limit) -> None:
+        """Draw a limit where nothing else is."""
+        row = len(self._bits) - 1 - int(self._rows_of(np.array([limit.value]))[0]) // plot.ROWS
+        free = self._bits[row] == 0
+        self._under[row, free] = "╌"
+        self._styles.append(limit.style)
+        self._owner[row, free] = len(self._styles) - 1
 
-    def line(self, series: Series, bands: plot.Bands, low: float, high: float) -> None:
-        """Draw a band, and over it the line of its means."""
-        if series.has_band:
-            rows = plot.reach(
-                plot.row_of(bands.low, low, high, self._dots),
-                plot.row_of(bands.high, low, high, self._dots),
-            )
-            self._add(
-                plot.cells_of(plot.picture(*rows, self._dots)), series.style + Style(dim=True)
-            )
-        mean = plot.row_of(bands.mean, low, high, self._dots)
-        self._add(plot.cells_of(plot.picture(*plot.reach(mean, mean), self._dots)), series.style)
+    def area(self, series: Series, bands: plot.Bands, alert: float) -> None:
+        """Draw an area coloured by value, and its band as a shade up to the largest samples.
+
+        Above an alert's limit it has the colour of a warning.
+        """
+        rows = len(self._bits)
+        mean = self._rows_of(bands.mean)
+        bits = plot.cells_of(plot.picture(np.minimum(mean, 0), mean, self._dots))
+        self._bits |= bits
+        first = len(self._styles)
+        steps = np.arange(rows)[::-1] * len(series.area) // rows + first
+        self._styles += [*series.area, theme.CHART_THRESHOLD]
+        low, high = self._scale
+        tops = low + np.arange(rows, 0, -1) * (high - low) / rows
+        over = np.fmax(*bands.mean.reshape(-1, plot.COLUMNS).T) > alert
+        above = (tops > alert)[:, np.newaxis] & over
+        looks = np.where(above, len(self._styles) - 1, steps[:, np.newaxis])
+        self._owner = np.where(bits > 0, looks, self._owner)
+        shade = series.area[0].bgcolor
+        if not series.has_band or shade in {None, theme.BACKGROUND}:
+            return
+        most = np.fmax(*bands.high.reshape(-1, plot.COLUMNS).T)
+        eighths = plot.row_of(most, low, high, 8 * rows + 1) - 8 * np.arange(rows)[::-1, np.newaxis]
+        self._shaded = eighths >= 8
+        self._styles.append(Style(color=shade, bgcolor=theme.BACKGROUND))
+        edge = (eighths > 0) & ~self._shaded & (self._bits == 0) & (not theme.is_ascii)
+        self._under[edge] = EIGHTHS[eighths[edge]]
+        self._owner[edge] = len(self._styles) - 1
+        self._shade = Style(bgcolor=shade)
+
+    def line(self, series: Series, bands: plot.Bands) -> None:
+        """Draw the line of the means."""
+        mean = self._rows_of(bands.mean)
+        bits = plot.cells_of(plot.picture(*plot.reach(mean, mean), self._dots))
+        self._bits |= bits
+        self._styles.append(series.style)
+        self._owner[bits > 0] = len(self._styles) - 1
+
+    def _rows_of(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        return plot.row_of(values, *self._scale, self._dots)
 
     def gap(self, first: int, after: int, text: str) -> None:
         """Mark cells without values: a dotted line with the reason.
@@ -302,28 +377,20 @@ class _Canvas:
 
     def lines(self) -> list[FixedParts]:
         """Return the rows as styled texts."""
-        bits = np.where(self._bits > 0, self._bits, self._under)
-        characters = plot.CHARACTERS[bits]
-        owner = np.where(bits > 0, self._owner, 0)
+        characters = np.where(self._bits > 0, plot.CHARACTERS[self._bits], self._under)
+        owner = self._owner
         self._styles.append(theme.CHART_GAP)
         for row, first, text in self._texts:
             characters[row, first : first + len(text)] = list(text)
             owner[row, first : first + len(text)] = len(self._styles) - 1
         made: list[FixedParts] = []
-        for letters, runs in zip(characters.tolist(), plot.row_runs(owner), strict=True):
+        pages = [style + Style(bgcolor=theme.BACKGROUND) for style in self._styles]
+        looks = [*pages, *(page + self._shade for page in pages)]
+        codes = owner + len(pages) * self._shaded
+        for letters, runs in zip(characters.tolist(), plot.row_runs(codes), strict=True):
             text = "".join(letters)
-            made.append(
-                tuple((text[first:after], self._styles[number]) for first, after, number in runs)
-            )
+            made.append(tuple((text[first:after], looks[number]) for first, after, number in runs))
         return made
-
-    def _add(self, bits: NDArray[np.int64], style: Style) -> None:
-        self._bits |= bits
-        self._own(bits > 0, style)
-
-    def _own(self, where: NDArray[np.bool_], style: Style) -> None:
-        self._styles.append(style)
-        self._owner[where] = len(self._styles) - 1
 
 
 def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[int, int, Reason]]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.fields import Field
@@ -299,10 +300,16 @@ def fired_marks(
     return tuple(marks)
 
 
+def alert_limit(rule: Rule, value: float) -> Limit:
+    """Return a rule's limit; only what is above one of the name `alert` is drawn as a warning."""
+    name = "alert" if rule.comparison.key == "above" else "alert below"
+    return Limit(value, name, theme.CHART_THRESHOLD, is_always_shown=True)
+
+
 def thresholds(monitor: FleetState, field: Field, level: Level) -> tuple[Limit, ...]:
     """Return the rules' limits for a field at a level."""
     limits = {
-        rule.limit: Limit(rule.limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)
+        rule.limit: alert_limit(rule, rule.limit)
         for rule in rules_about(monitor.alerts.rules, field.key, level)
         if rule.limit is not None
     }

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from rich.style import Style
 
 from trnfleet.domain.address import LEVEL_NAMES, Level
 from trnfleet.domain.alerts.alert import address_of, is_below
@@ -38,14 +39,12 @@ from trnfleet.tui.charts.history import (
 )
 from trnfleet.tui.format.freshness import FreshnessText, describe
 from trnfleet.tui.format.jobs import look
-from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
+from trnfleet.tui.metric_display import DISPLAY, FLEET_CHARTS, fleet_name
 from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-
-    from rich.style import Style
 
     from trnfleet.tui.state.context import UiContext
 
@@ -60,9 +59,8 @@ class Trend(NamedTuple):
     """Text behind the value, such as ` of 8 kW`."""
     chart: Chart
     figures: tuple[str, ...]
-    """Of the series in the legend; keys of fields where `has_keys`."""
+    """Of the series in the legend; keys of more fields in the title if there is none."""
     note: str
-    has_keys: bool = False
     jobs: tuple[str, ...] = ()
     """Names of all jobs if the series are a selection. Shortened names must be unique among them.
     """
@@ -71,30 +69,35 @@ class Trend(NamedTuple):
         """Return the title: its name, the fleet's present value, and the legend.
 
         Args:
-            figure: Returns the fleet's present mean of a field, written.
+            figure: Returns the fleet's present mean of a field, self.figures.
             width: Cells of the chart.
         """
         value = f" {figure(self.key)}" if self.key else ""
         parts: Parts = [(self.name, theme.STRONG), (value + self.comparison, theme.BASE)]
         series = [line for line in self.chart.series if line.name]
         if not series:
-            return parts
-        written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
+            return [
+                *parts,
+                *((f"  {BY_KEY[key].title} {figure(key)}", theme.QUIET) for key in self.figures),
+            ]
         bare: Parts = [parts[0], (value, theme.BASE)]
         room = width - sum(len(text) for text, _ in parts)
         whole = sum(
-            len(line.name) + len(text) + 3 for line, text in zip(series, written, strict=True)
+            len(line.name) + len(text) + 3 for line, text in zip(series, self.figures, strict=True)
         )
         # What the line is a mean over goes before figures; with these the span stays.
         span = len(self.note.partition(", ")[0]) + 3
         if whole <= room - span:
-            return [*parts, *legend(series, written, room - span, self.jobs)]
+            return [*parts, *legend(series, self.figures, room - span, self.jobs)]
         # The note goes before names are cut, then what the value is compared with.
         for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
             parts = [
                 *title,
                 *legend(
-                    series, written, width - note - sum(len(text) for text, _ in title), self.jobs
+                    series,
+                    self.figures,
+                    width - note - sum(len(text) for text, _ in title),
+                    self.jobs,
                 ),
             ]
             if len(parts) == len(title) + len(series) and not parts[-1][0].startswith(" +"):
@@ -209,17 +212,35 @@ class ChartGrid(LineView, can_focus=False):
             plan = ChartPlan.arrange(max(1, len(makers)), width, height)
             heights = [height // plan.rows + (row < height % plan.rows) for row in range(plan.rows)]
             placed = [
-                (make(), number % plan.columns, heights[number // plan.columns] - 2)
+                (make(), number // plan.columns)
                 for number, make in enumerate(makers[: plan.columns * plan.rows])
             ]
-            axes = [value_axis(trend.chart, plan.width, rows) for trend, _, rows in placed]
-            shared = [0] * plan.columns
-            # A chart alone in its column has the axis that it needs.
-            for (_, column, _), axis in zip(placed, axes, strict=True) if plan.rows > 1 else ():
-                shared[column] = max(shared[column], axis.cells)
+            # One time axis a screen: below the last chart of each column, all equally wide.
+            last = len(placed) - plan.columns
+            sizes = [
+                heights[row] - 1 - (row == 0) - (number >= last)
+                for number, (_, row) in enumerate(placed)
+            ]
+            axes = [
+                value_axis(trend.chart, plan.width, rows + 1)
+                for (trend, _), rows in zip(placed, sizes, strict=True)
+            ]
+            shared = max((axis.cells for axis in axes), default=0)
             self._drawn = [
-                (trend, draw(trend.chart, plan.width, rows, axis=shared[column], own=axis))
-                for (trend, column, rows), axis in zip(placed, axes, strict=True)
+                (
+                    trend,
+                    draw(
+                        trend.chart,
+                        plan.width,
+                        rows + (number >= last),
+                        axis=shared,
+                        own=axis,
+                        has_times=number >= last,
+                    ),
+                )
+                for number, ((trend, _), rows, axis) in enumerate(
+                    zip(placed, sizes, axes, strict=True)
+                )
             ]
             self._plan = plan
             self._heights = heights
@@ -411,7 +432,9 @@ class ChartSource(NamedTuple):
             else self.past.field(field, figure_of(field, layout, node), track)
         )
         mean_s = self.inputs.mean_s if self._is_chip else MEAN_S
-        return Series(track.smoothed(mean_s), theme.CHART, before=before)
+        area = theme.AREAS[DISPLAY[field.key].ramp]
+        style = theme.BASE + Style(color=area[-1].color)
+        return Series(track.smoothed(mean_s), style, before=before, area=area)
 
     def chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
         """Return a chart of some series, with marks and gaps."""
@@ -424,15 +447,9 @@ class ChartSource(NamedTuple):
         return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
 
     def busy(self) -> Trend:
-        """Return utilisation of NeuronCores with MFU."""
-        util = BY_KEY[UTIL]
-        mfu = BY_KEY[_MFU]
-        series = [
-            self.series(util)._replace(name=util.title),
-            self.series(mfu)._replace(name=mfu.title, style=theme.LINK, has_band=False),
-        ]
-        chart = self.chart(series, "%", ceiling=100.0)
-        return Trend("NeuronCores", "", "", chart, (UTIL, _MFU), self.note, has_keys=True)
+        """Return utilisation of NeuronCores, with MFU in its title."""
+        chart = self.chart([self.series(BY_KEY[UTIL])], "%", ceiling=100.0)
+        return Trend(BY_KEY[UTIL].title, UTIL, "", chart, (_MFU,), self.note)
 
     def single(self, field: Field) -> Trend:
         """Return one field with the limits of rules and hardware."""
@@ -508,7 +525,7 @@ class ChartSource(NamedTuple):
                     limits.append(Limit(usual_s * rule.limit, "alert", theme.CHART_THRESHOLD))
         unit = "s" if key == STEP_TIME else "W"
         chart = Chart(
-            [Series(track, theme.CHART)],
+            [Series(track, theme.CHART, area=theme.AREAS[""])],
             unit,
             self.inputs.times,
             limits=limits,

@@ -16,13 +16,13 @@ from trnfleet.tui.charts import plot
 from trnfleet.tui.widgets.cells import FixedParts, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
-EIGHTHS = " ▁▂▃▄▅▆▇█"
+EIGHTHS = np.array(list(" ▁▂▃▄▅▆▇█"))
 FILLS = "█▓▒░▚▞"
 """Fills of layers where colours cannot tell them apart."""
 _STEPS = len(EIGHTHS) - 1
@@ -33,6 +33,7 @@ class Layer(NamedTuple):
 
     name: str
     style: Style
+    """Of a text upon it, or only a colour."""
     values: Floats
     """One per column; NaN counts as nothing."""
 
@@ -52,8 +53,8 @@ def stack(
     known: NDArray[np.bool_],
     top: float,
     height: int,
-    cap_row: int | None,
-    before: str,
+    cap_rows: Sequence[int],
+    gaps: Mapping[int, str],
 ) -> list[FixedParts]:
     """Return a stacked area, top line first; the first layer is the lowest.
 
@@ -62,10 +63,10 @@ def stack(
         known: Columns with data.
         top: Value at the upper end.
         height: Lines.
-        cap_row: Line of the cap, drawn where nothing is above it; None for none.
-        before: Why there is nothing in the first columns.
+        cap_rows: Lines of caps, drawn where nothing is above them.
+        gaps: Why there is nothing, by the first column of a gap.
     """
-    colors = [layer.style.color for layer in layers]
+    colors = [layer.style.bgcolor or layer.style.color for layer in layers]
     values = np.stack([np.nan_to_num(layer.values) for layer in layers])
     levels = np.rint(np.cumsum(values, axis=0) * _STEPS * height / top).astype(np.int64)
     bottoms = _STEPS * np.arange(height - 1, -1, -1)[:, np.newaxis, np.newaxis]
@@ -78,21 +79,23 @@ def stack(
     codes = np.where(known, (lower * (none + 1) + upper) * (_STEPS + 1) + edge, -1)
     if is_filled():
         codes = np.where(known, middle, -1)
+    else:
+        _put_names(codes, layers)
     made: list[FixedParts] = []
     for row, runs in enumerate(plot.row_runs(codes)):
         parts: list[tuple[str, Style]] = []
         for first, after, code in runs:
             cells = after - first
             at = code if is_filled() else code // (_STEPS + 1) // (none + 1)
-            if code < 0:
-                text = (
-                    _gap_text(before if not first else "no telemetry", cells)
-                    if row == height // 2
-                    else ""
-                )
+            if code < -1:
+                layer = layers[-2 - code]
+                parts.append((f" {layer.name} "[:cells], layer.style))
+            elif code < 0:
+                text = gaps.get(first, "") if row == height // 2 else ""
+                text = text if len(text) + 2 <= cells else ""
                 parts.append((fit(text.center(cells), cells), theme.CHART_GAP))
             elif at == none:
-                look = ("╌", theme.CHART_CAP) if row == cap_row else (" ", theme.BASE)
+                look = ("╌", theme.CHART_CAP) if row in cap_rows else (" ", theme.BASE)
                 parts.append((look[0] * cells, look[1]))
             elif is_filled():
                 parts.append((FILLS[at % len(FILLS)] * cells, layers[at].style))
@@ -104,14 +107,21 @@ def stack(
                     style += Style(bgcolor=colors[above])
                 else:
                     style = theme.BASE + style
-                parts.append((EIGHTHS[eighths] * cells, style))
+                parts.append((str(EIGHTHS[eighths]) * cells, style))
         made.append(tuple(parts))
     return made
 
 
-def _gap_text(text: str, cells: int) -> str:
-    """Return the reason for columns without data, where it fits."""
-    return text if len(text) + 2 <= cells else ""
+def _put_names(codes: NDArray[np.int64], layers: Sequence[Layer]) -> None:
+    """Put the names of layers where one fills a row for their length: -2 for the first layer."""
+    known = np.flatnonzero(codes[0] != -1)
+    first = int(known[0]) + 2 if len(known) else 0
+    for number, layer in enumerate(layers):
+        span = slice(first, first + len(layer.name) + 2)
+        whole = number * (len(layers) + 2) * (_STEPS + 1) + _STEPS
+        rows = np.flatnonzero((codes[:, span] == whole).all(axis=1))
+        if layer.name and layer.style.bgcolor and len(rows) and span.stop <= codes.shape[1]:
+            codes[rows[len(rows) // 2], span] = -2 - number
 
 
 def histogram(bins: Sequence[tuple[str, int]], width: int, style: Style) -> list[FixedParts]:

@@ -460,7 +460,9 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) ->
     title: Parts = [(field.title + "  ", ink.strong), (value, ink.value(now)), (" now", ink.quiet)]
     lines: Panel = [head(title, facts.window, width)]
     if not ink.is_live:
-        chart = chart._replace(series=[series._replace(style=ink.chart) for series in chart.series])
+        chart = chart._replace(
+            series=[series._replace(style=ink.chart, area=()) for series in chart.series]
+        )
     return [*lines, *draw(chart, width, height, axis=axis)]
 
 

@@ -6,6 +6,7 @@ It owns cursor, zoom level and field. Places, values, styles and labels come fro
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,10 +25,11 @@ from trnfleet.tui.fleet.heatmap_grid import (
     Rect,
     Zoom,
     fitting,
+    places,
     reach,
     zooms_of,
 )
-from trnfleet.tui.fleet.heatmap_health import HEALTH, HealthValues, MapHealth
+from trnfleet.tui.fleet.heatmap_health import HEALTH, HealthValues, MapHealth, health_of
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     UTIL,
@@ -45,6 +47,7 @@ from trnfleet.tui.fleet.heatmap_style import (
     ROOMY_CELLS,
     GroupLabels,
     Ink,
+    TileLabels,
     bracket,
     count_text,
     glyph_upon,
@@ -52,8 +55,9 @@ from trnfleet.tui.fleet.heatmap_style import (
     scale_legend,
     tiles_in,
 )
-from trnfleet.tui.metric_display import HEAT_MAP
+from trnfleet.tui.metric_display import HEAT_MAP, ramp_of
 from trnfleet.tui.theme import RAMP_STEPS, Tile
+from trnfleet.tui.theme.palettes import LOAD_STEPS as LOADS
 from trnfleet.tui.view import HIERARCHY, View
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
@@ -124,7 +128,7 @@ def _look(ink: Ink, code: int) -> tuple[str, Style]:
     if code in {PixelCode.LOW, PixelCode.HIGH}:
         return ink.look(code * CODES + code)
     if code < RAMP_STEPS:
-        return " ", theme.BASE if ink.digits else theme.RAMP_TEXT[code]
+        return " ", theme.BASE if ink.digits else theme.RAMP_TEXTS[ink.ramp][code]
     if code >= PixelCode.OUTSIDE:
         return " ", theme.GHOST
     glyph, _ = ink.look(code * CODES + code)
@@ -173,6 +177,7 @@ class HeatMap(LineView):
         self.filtered: NDArray[np.bool_] | None = None
         """Which chips the filter leaves; None for all."""
         self.labels = GroupLabels(context)
+        self.tiles = TileLabels(context)
         self.ink = Ink()
         self.field = HEALTH
         self.shown: frozenset[Tile] = frozenset()
@@ -243,7 +248,7 @@ class HeatMap(LineView):
         x, y = self.cursor.unit(self.zoom)
         side = self.zoom.unit_chips
         window = self.healths.window(self.grid, side, np.array([x // side]), np.array([y // side]))
-        return MapHealth(int(window[0, 0]))
+        return health_of(int(window[0, 0]))
 
     def scale(self) -> Scale:
         """Return the values at the ends of the colour ramp."""
@@ -286,9 +291,10 @@ class HeatMap(LineView):
         grid = self.grid
         across, down = zoom.pixels(grid, left, top, width, height)
         codes, image = self.codes(across, down)
-        spans = self.labels.spans(
-            grid, zoom, self.cursor.unit(zoom), Region(left, top, width, height)
-        )
+        window = Region(left, top, width, height)
+        spans = self.labels.spans(grid, zoom, self.cursor.unit(zoom), window)
+        for row, span in self.tiles.spans(grid, zoom, window):
+            spans.setdefault(row, []).append(span)
         is_health = self.field is HEALTH
         if is_health:
             self._put_glyphs(codes, left, top)
@@ -304,7 +310,12 @@ class HeatMap(LineView):
         self._put_brackets(cells, left, top)
         if is_health and zoom.unit is Level.CHIP:
             self._write_health(spans, left, top)
-        return [self._line(row, spans.get(number, [])) for number, row in enumerate(cells)]
+        if zoom.chip_gap:
+            self._draw_links(spans, left, top)
+        return [
+            self._line(row, sorted(spans.get(number, []), key=itemgetter(0)))
+            for number, row in enumerate(cells)
+        ]
 
     def codes(
         self, across: NDArray[np.int64], down: NDArray[np.int64]
@@ -376,10 +387,30 @@ class HeatMap(LineView):
         """
         worst = np.maximum(codes[0::2], codes[1::2])
         columns, rows = self.zoom.centres(left, top, codes.shape[1], len(worst))
-        worst[(worst >= PixelCode.HEALTH) & ~(rows[:, None] & columns[None, :])] += (
-            PixelCode.PLAIN - PixelCode.HEALTH
-        )
+        no_load = PixelCode.HEALTH + MapHealth.NORMAL
+        loads = (worst > no_load) & (worst <= no_load + LOADS)
+        if self.ink.digits:
+            worst[loads] = no_load
+        elif self.zoom.chip_gap:
+            self._put_levels(worst, loads, top)
+        plain = (worst >= PixelCode.HEALTH) & ~(rows[:, None] & columns[None, :])
+        if not self.ink.digits:
+            plain = np.where(loads, not self.zoom.chip_gap, plain & (worst < PixelCode.PLAIN))
+        worst[plain] += PixelCode.PLAIN - PixelCode.HEALTH
         codes[0::2] = codes[1::2] = worst
+
+    def _put_levels(self, worst: NDArray[np.int16], loads: NDArray[np.bool_], top: int) -> None:
+        """Let the loads of chips of two rows fill them from below."""
+        if self.zoom.height < 4:
+            return
+        no_load = PixelCode.HEALTH + MapHealth.NORMAL
+        half = LOADS // 2
+        place = places(self.zoom.down)[2 * np.arange(top, top + len(worst)) % len(self.zoom.down)]
+        upper = (place < 2)[:, None] & loads
+        lower = (place >= 2)[:, None] & loads
+        full = PixelCode.PLAIN + MapHealth.NORMAL + LOADS
+        worst[lower] = np.where(worst[lower] > no_load + half, full, 2 * worst[lower] - no_load)
+        worst[upper] = np.maximum(no_load, 2 * (worst[upper] - half) - no_load)
 
     def _write_health(self, spans: dict[int, list[Span]], left: int, top: int) -> None:
         """Write the glyph of the selected chip upon the cursor."""
@@ -387,6 +418,21 @@ class HeatMap(LineView):
         if overlay is not None and overlay[1][0] >= left:
             row, (column, glyph, style) = overlay
             spans.setdefault(row - top, []).append((column - left, glyph, style))
+
+    def _draw_links(self, spans: dict[int, list[Span]], left: int, top: int) -> None:
+        """Draw links with a problem between chips beside each other."""
+        find = self.monitor.store.layout.find
+        for problem in self._alerts.problems.all:
+            ends = (problem.place.address, problem.place.other_end.rpartition(":")[0])
+            nodes = [node for node in map(find, ends) if node is not None]
+            if not problem.is_loud or not problem.place.lane or len(nodes) < 2:
+                continue
+            (x, y), (right, lower) = sorted(self.grid.place_of(node.number) for node in nodes)
+            if (right, lower) == (x + 1, y) and right % self.grid.tile:
+                rect = self.zoom.rect(x, y)
+                row = rect.top // 2 + (self.zoom.height // 2 - 1) // 2 - top
+                style = theme.SEVERITY_STYLE[problem.severity]
+                spans.setdefault(row, []).append((rect.right - left, "╍", style))
 
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
         ink = self.ink
@@ -473,11 +519,15 @@ class HeatMap(LineView):
 
     def restyled(self) -> None:
         """Paint in other colours, or in digits with too few colours."""
+        self._renew_ink()
+        self._fit()
+
+    def _renew_ink(self) -> None:
         colours = self.app.console.color_system
         self.ink = Ink(
-            digits=theme.is_ascii or not theme.HAS_RAMP or colours not in {"256", "truecolor"}
+            digits=theme.is_ascii or not theme.HAS_RAMP or colours not in {"256", "truecolor"},
+            ramp=ramp_of(self.field.key),
         )
-        self._fit()
 
     def give_room(self, rows: int) -> None:
         """Set the rows available to the map.
@@ -546,6 +596,7 @@ class HeatMap(LineView):
     def show_field(self, field: Field) -> None:
         """Show a field."""
         self.field = field
+        self._renew_ink()
         self.tick()
         self.post_message(View.Moved(self.place))
 

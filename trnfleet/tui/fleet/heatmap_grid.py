@@ -15,7 +15,7 @@ import functools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -313,6 +313,14 @@ class Zoom:
     """Cells, and rows, between the tiles of a group."""
     label: bool = False
     """Whether a row above each group names it."""
+    chip_gap: int = 0
+    """Cells between the chips of a tile."""
+    side: int = 0
+    """Cells beside the chips of a tile, for its figures."""
+    head: int = 0
+    """Rows above a tile, for its name."""
+    foot: int = 0
+    """Rows below a tile, for its job and past."""
 
     @property
     def group(self) -> int:
@@ -336,15 +344,16 @@ class Zoom:
     @cached_property
     def across(self) -> NDArray[np.int64]:
         """Pixel column at each cell column of a block; -1 for a gap."""
-        return _template(self.block // self.chips, self.width, 0, self.tile_gap, self.gap)
+        tile = _Tile(self.width, self.chip_gap, 0, self.side)
+        return _template(self.block // self.chips, tile, 0, self.tile_gap, self.gap)
 
     @cached_property
     def down(self) -> NDArray[np.int64]:
         """Pixel row at each half row of a block; -1 for gap or label."""
         gap = 2 * max(0, self.gap - self.label)
-        return _template(
-            self.block // self.chips, self.height, 2 if self.label else 0, 2 * self.tile_gap, gap
-        )
+        tile = _Tile(self.height, 0, 2 * self.head, 2 * self.foot)
+        between = 0 if self.head else 2 * self.tile_gap
+        return _template(self.block // self.chips, tile, 2 * self.label, between, gap)
 
     def blocks(self, grid: MapGrid) -> tuple[int, int]:
         """Return the number of blocks side by side and below each other."""
@@ -396,10 +405,10 @@ class Zoom:
         if self.height < 2:
             rows = np.ones(height, np.bool_)
         else:
-            rows = (_places(self.down) // 2 == (self.height // 2 - 1) // 2)[
+            rows = (places(self.down) // 2 == (self.height // 2 - 1) // 2)[
                 np.arange(2 * top, 2 * (top + height), 2) % len(self.down)
             ]
-        return (_places(self.across) == (self.width - 1) // 2)[columns], rows
+        return (places(self.across) == (self.width - 1) // 2)[columns], rows
 
     def unit_at(self, grid: MapGrid, x: int, y: int) -> tuple[int, int]:
         """Return lattice column and row of the upper left chip of a chip's unit."""
@@ -442,9 +451,18 @@ def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
         whole_cells: One pixel per cell, as a digit, for terminals without enough colours.
     """
     half = tile // 2
+    of_chips: dict[str, Any] = {
+        "unit": Level.CHIP,
+        "gap": 2,
+        "tile_gap": 1,
+        "label": True,
+        "tile": tile,
+    }
     levels = [
-        Zoom("1 chip", 1, 4, 4, Level.CHIP, gap=2, tile_gap=1, label=True, tile=tile),
-        Zoom("1 chip", 1, 2, 2, Level.CHIP, gap=2, tile_gap=1, label=True, tile=tile),
+        Zoom("1 chip", 1, 3, 4, chip_gap=1, side=9, head=1, foot=3, **of_chips),
+        Zoom("1 chip", 1, 3, 4, chip_gap=1, head=1, **of_chips),
+        Zoom("1 chip", 1, 2, 2, chip_gap=1, head=1, **of_chips),
+        Zoom("1 chip", 1, 2, 2, **of_chips),
         Zoom("1 chip", 1, 1, 1, Level.INSTANCE, gap=1, label=True, tile=tile),
     ]
     if tile == 2 * half and half > 1:
@@ -490,19 +508,30 @@ def fitting(
     return number, max(1, min(columns, grid.groups))
 
 
-def _template(pixels: int, size: int, lead: int, tile_gap: int, gap: int) -> NDArray[np.int64]:
-    """Return the pixel of each cell along a block.
+class _Tile(NamedTuple):
+    """Cells of a tile in one direction: of a pixel, between pixels, before and after them."""
 
-    The order is: lead, pixels (with a gap in the middle of a group), gap.
+    size: int
+    between: int
+    before: int
+    after: int
+
+
+def _template(pixels: int, tile: _Tile, lead: int, tile_gap: int, gap: int) -> NDArray[np.int64]:
+    """Return the pixel of each cell along a block; -1 for none.
+
+    The order is: lead, the two tiles of a group with a gap between them, gap.
     """
-    parts = [np.full(lead, -1), np.repeat(np.arange(pixels), size), np.full(gap, -1)]
-    template = np.concatenate(parts)
-    if tile_gap:
-        template = np.insert(template, lead + pixels // 2 * size, [-1] * tile_gap)
-    return template.astype(np.int64)
+    cells = [-1] * lead
+    for number in range(pixels):
+        is_first = number in {0, pixels // 2}
+        if number and is_first:
+            cells += [-1] * (tile.after + tile_gap)
+        cells += [-1] * (tile.before if is_first else tile.between) + [number] * tile.size
+    return np.array([*cells, *[-1] * (tile.after + gap)], np.int64)
 
 
-def _places(template: NDArray[np.int64]) -> NDArray[np.int64]:
+def places(template: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many cells before each its pixel begins."""
     starts = np.r_[True, template[1:] != template[:-1]]
     cells = np.arange(len(template))

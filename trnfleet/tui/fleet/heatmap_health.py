@@ -25,6 +25,7 @@ from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import Field
 from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.tui.state.alerts import MOST_MEMBERS, AlertSnapshot
+from trnfleet.tui.theme.palettes import LOAD_STEPS as LOADS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -61,6 +62,8 @@ class MapHealth(enum.IntEnum):
     HANDLED_WARNING = enum.auto()
     """Acknowledged or silenced."""
     HANDLED_CRITICAL = enum.auto()
+    VICTIM = enum.auto()
+    """Stopped by a cause elsewhere."""
     STALE = enum.auto()
     OFFLINE = enum.auto()
     WARNING = enum.auto()
@@ -79,6 +82,7 @@ WORDS = {
     MapHealth.NORMAL: "normal",
     MapHealth.HANDLED_WARNING: "warning, handled",
     MapHealth.HANDLED_CRITICAL: "critical, handled",
+    MapHealth.VICTIM: "stopped by a problem elsewhere",
     MapHealth.STALE: "stale",
     MapHealth.OFFLINE: "offline",
     MapHealth.WARNING: "warning",
@@ -88,6 +92,20 @@ WORDS = {
     MapHealth.STALE_CRITICAL: "critical, stale",
     MapHealth.OFFLINE_CRITICAL: "critical, offline",
 }
+
+STATES = len(MapHealth) + LOADS
+"""Number of states: the healths, and the levels of load above normal health."""
+
+
+def health_of(state: int) -> MapHealth:
+    """Return the health of a state."""
+    return MapHealth(state if state <= MapHealth.NORMAL else max(MapHealth.NORMAL, state - LOADS))
+
+
+def state_of(health: MapHealth) -> int:
+    """Return the state of a health, without a load."""
+    return health + LOADS * (health > MapHealth.NORMAL)
+
 
 _OF_STATE = np.zeros(len(Freshness), np.int8)
 _OF_STATE[list(Freshness)] = [
@@ -99,6 +117,8 @@ _OF_STATE[list(Freshness)] = [
 ]
 HANDLED = len(Severity)
 """Added to the rank of a severity if the problem is acknowledged or silenced."""
+VICTIM = Severity.INFO.rank
+"""Rank of a chip whose job a problem stopped elsewhere. Info marks nothing, so its rank is free."""
 NO_RANK = HANDLED + len(Severity)
 """Of a chip without a problem: above every rank."""
 _RAISED = np.tile(np.arange(len(MapHealth), dtype=np.int8), (NO_RANK + 1, 1))
@@ -117,6 +137,7 @@ _RAISED[HANDLED + Severity.WARNING.rank, MapHealth.IDLE : MapHealth.NORMAL + 1] 
 _RAISED[HANDLED + Severity.CRITICAL.rank, MapHealth.IDLE : MapHealth.NORMAL + 1] = (
     MapHealth.HANDLED_CRITICAL
 )
+_RAISED[VICTIM, MapHealth.MISSING : MapHealth.NORMAL + 1] = MapHealth.VICTIM
 
 
 class Ranks(NamedTuple):
@@ -159,9 +180,9 @@ class HealthValues:
     def window(
         self, grid: MapGrid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> NDArray[np.int8]:
-        """Return the worst `MapHealth` of each pixel at pixel columns `x` by rows `y`.
+        """Return the worst state of each pixel at pixel columns `x` by rows `y`.
 
-        A pixel is `side` chips wide.
+        Among normal chips it is the busiest. A pixel is `side` chips wide.
         """
         if side >= grid.tile:
             return self._of_map(grid, side)[np.ix_(y, x)]
@@ -188,8 +209,37 @@ class HealthValues:
     def _at(self, chips: NDArray[np.int64]) -> NDArray[np.int8]:
         healths = np.zeros(chips.shape, np.int8)
         there = chips >= 0
-        healths[there] = self.of_chips(chips[there])
+        rows = chips[there]
+        owner = self._monitor.store.layout.instance_of_chip[rows].astype(np.int64)
+        share = np.ones(len(rows))
+        rollups = self._monitor.rollups
+        if rollups.ready and rollups.generation == self._monitor.store.generation:
+            util = self._monitor.store.chip_values(BY_NAME[_UTIL], rows)
+            mean = rollups.mean(_UTIL, Level.INSTANCE, owner)
+            np.divide(util, mean, out=share, where=mean > IDLE_BELOW_PCT)
+        healths[there] = self._with_load(self.of_chips(rows), owner, share)
         return healths
+
+    def _with_load(
+        self,
+        health: NDArray[np.int8],
+        instances: NDArray[np.int64],
+        share: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.int8]:
+        """Return the states of some healths: normal ones have a load.
+
+        It is the instance's mean of some seconds, because single steps of a training swing, times
+        the chip's present share of its instance.
+        """
+        states = health + np.int8(LOADS) * (health > MapHealth.NORMAL)
+        normal = np.flatnonzero(health == MapHealth.NORMAL)
+        averages = self._monitor.averages
+        if averages.rollups.ready and averages.generation == self._monitor.store.generation:
+            util = averages.mean(_UTIL, Level.INSTANCE, instances[normal])
+            util = util if share is None else util * share[normal]
+            load = np.clip(np.nan_to_num(util) * LOADS // 100, 0, LOADS - 1) + 1
+            states[normal] += np.where(np.isnan(util), 0, load).astype(np.int8)
+        return states
 
     def _of_map(self, grid: MapGrid, side: int) -> NDArray[np.int8]:
         """Make all pixels of a map from whole instances."""
@@ -204,7 +254,7 @@ class HealthValues:
         return worst.reshape(shape)
 
     def _of_instances(self) -> NDArray[np.int8]:
-        """Return the worst `MapHealth` of the chips of each instance."""
+        """Return the worst state of the chips of each instance."""
         states = self._monitor.rollups.states(Level.INSTANCE) > 0
         idle = np.flatnonzero(self._monitor.rollups.mean(_UTIL, Level.INSTANCE) <= IDLE_BELOW_PCT)
         idle = idle[self._may_idle(idle)]
@@ -213,8 +263,7 @@ class HealthValues:
         health[~states[:, Freshness.LIVE]] = MapHealth.MISSING
         health[states[:, Freshness.STALE]] = MapHealth.STALE
         health[states[:, Freshness.OFFLINE]] = MapHealth.OFFLINE
-        raised: NDArray[np.int8] = _RAISED[self._ranked().worst, health]
-        return raised
+        return self._with_load(_RAISED[self._ranked().worst, health], np.arange(len(health)))
 
     def _mark(self) -> Hashable:
         revision = self._monitor.revision
@@ -257,14 +306,26 @@ class HealthValues:
             if problem.severity is Severity.INFO:
                 continue
             rank = problem.severity.rank + (0 if problem.is_loud else HANDLED)
-            rows.extend((node.level, node.number, rank) for node in self._nodes_of(problem, layout))
-            for alert in _placed(problem):
-                nodes = self._members(alert, layout)
-                rows.extend((node.level, node.number, rank) for node in nodes)
+            causes = list(self._nodes_of(problem, layout))
+            victims = list(self._victims(problem, layout))
+            placed = _placed(problem)
+            deepest = max((LEVEL_OF[alert.rule.scope] for alert in placed), default=Level.FLEET)
+            for alert in placed:
+                # Of what stopped a job, the narrowest place is the cause.
+                is_cause = not victims or LEVEL_OF[alert.rule.scope] is deepest
+                (causes if is_cause else victims).extend(self._members(alert, layout))
+            place = layout.find(problem.place.address)
+            if not causes and place is not None and place.level >= Level.INSTANCE:
+                # A job that failed by itself has no cause elsewhere: its place is all of it.
+                is_part = place.level is Level.CHIP or len(victims) > 1
+                causes += [place] if is_part else []
+            rows.extend((node.level, node.number, rank) for node in causes)
+            stopped = VICTIM if causes and problem.is_loud else rank
+            rows.extend((node.level, node.number, stopped) for node in victims)
         return _ranks(layout, rows, layout.instance_of_chip)
 
     def _nodes_of(self, problem: Problem, layout: Layout) -> Iterable[Node]:
-        """Return a problem's places apart from its alerts: link, findings, stopped jobs."""
+        """Return a problem's places apart from its alerts and jobs: link and findings."""
         place = problem.place
         if place.lane:
             ends = (place.address, place.other_end.rpartition(":")[0])
@@ -278,13 +339,15 @@ class HealthValues:
                     if finding.path and finding.kind != "job"
                 ),
             )
+
+    def _victims(self, problem: Problem, layout: Layout) -> Iterable[Node]:
+        """Yield the instances of the jobs that a problem stopped."""
         for job in problem.jobs:
             known = self._monitor.ingest.jobs.get(job.job)
-            if job.state not in JOBS_DOWN or known is None:
-                continue
-            for path in known.on:
-                for number in layout.find_instances(path) or ():
-                    yield Node(Level.INSTANCE, number)
+            if job.state in JOBS_DOWN and known is not None:
+                for path in known.on:
+                    for number in layout.find_instances(path) or ():
+                        yield Node(Level.INSTANCE, number)
 
     def _members(self, alert: Alert, layout: Layout) -> list[Node]:
         """Return the nodes of an alert.

@@ -18,7 +18,7 @@ from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.monitor.store.fields import BY_KEY, Field
-from trnfleet.tui.fleet.heatmap_health import MapHealth
+from trnfleet.tui.fleet.heatmap_health import STATES, MapHealth, state_of
 from trnfleet.tui.theme import RAMP_STEPS
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ class PixelCode(enum.IntEnum):
     HEALTH_OUTSIDE = enum.auto()
     """Healthy, outside the highlight."""
     HEALTH = enum.auto()
-    PLAIN = HEALTH + len(MapHealth)  # type: ignore[operator]
+    PLAIN = HEALTH + STATES  # type: ignore[operator]
     """A health without its glyph."""
 
 
-CODES = PixelCode.PLAIN + len(MapHealth)
+CODES = PixelCode.PLAIN + STATES
 """Number of codes."""
 
 
@@ -92,13 +92,13 @@ def is_count(field: Field) -> bool:
 def health_codes(
     health: NDArray[np.int8], inside: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int16]:
-    """Return the code of each pixel's health.
+    """Return the code of each pixel's state.
 
     Silent chips and chips in trouble remain visible outside the highlight.
     """
     codes = health.astype(np.int16) + PixelCode.HEALTH
     if inside is not None:
-        codes[~inside & (health < MapHealth.STALE)] = PixelCode.HEALTH_OUTSIDE
+        codes[~inside & (health < state_of(MapHealth.VICTIM))] = PixelCode.HEALTH_OUTSIDE
     codes[health == MapHealth.NOTHING] = PixelCode.GAP
     return codes
 

@@ -9,31 +9,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import counted, with_unit
 from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.fields import BY_KEY, Field
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts import plot
+from trnfleet.tui.charts.history import MEAN_S
+from trnfleet.tui.charts.stack import EIGHTHS
 from trnfleet.tui.fleet.heatmap_grid import MARGIN, MapGrid, Rect, Zoom
-from trnfleet.tui.fleet.heatmap_health import HEALTH, MapHealth
+from trnfleet.tui.fleet.heatmap_health import HEALTH, STATES, MapHealth, health_of
 from trnfleet.tui.fleet.heatmap_pixels import CODES, PixelCode, Scale, is_count
 from trnfleet.tui.format.addresses import without_start
+from trnfleet.tui.metric_display import ramp_of
 from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.theme import RAMP_STEPS, Tile
+from trnfleet.tui.theme.palettes import LOAD_STEPS as LOADS
 from trnfleet.tui.widgets.bar import justified
-from trnfleet.tui.widgets.cells import Parts, width_of
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+    from rich.color import Color
     from textual.geometry import Region
 
     from trnfleet.tui.state.context import UiContext
@@ -42,8 +48,10 @@ if TYPE_CHECKING:
 
 
 BRACKETS = "[]┌┐└┘│"
-ROOMY_CELLS = 4
+ROOMY_CELLS = 3
 """Fewest cells per chip with room for its value, or for a glyph between brackets."""
+ROOMY_TILE = 13
+"""Fewest cells of a tile with room for its name and the unit of its power."""
 PAIRS = CODES * CODES
 """Codes from here on are brackets."""
 
@@ -68,6 +76,7 @@ _TILES = {
     MapHealth.NORMAL: Tile.NORMAL,
     MapHealth.HANDLED_WARNING: Tile.NORMAL,
     MapHealth.HANDLED_CRITICAL: Tile.NORMAL,
+    MapHealth.VICTIM: Tile.VICTIM,
     MapHealth.STALE: Tile.STALE,
     MapHealth.OFFLINE: Tile.OFFLINE,
     MapHealth.WARNING: Tile.WARNING,
@@ -107,12 +116,8 @@ def health_style(health: MapHealth) -> Style:
 
 def tiles_in(codes: NDArray[np.int16]) -> frozenset[Tile]:
     """Return the tiles of health codes: for their glyphs and for their colours."""
-    counts = np.bincount(codes.ravel(), minlength=CODES)
-    healths = [
-        health
-        for health in _TILES
-        if counts[PixelCode.HEALTH + health] or counts[PixelCode.PLAIN + health]
-    ]
+    present = np.unique(codes[codes >= PixelCode.HEALTH]) - PixelCode.HEALTH
+    healths = {health_of(code % STATES) for code in present.tolist()} - {MapHealth.NOTHING}
     return frozenset(
         tile
         for health in healths
@@ -152,9 +157,11 @@ def bracket(glyph: str) -> int:
 class Ink:
     """Glyphs and styles of cells, made on first use and cached for the theme."""
 
-    def __init__(self, *, digits: bool = False) -> None:
+    def __init__(self, *, digits: bool = False, ramp: str = "") -> None:
         self.digits = digits
         """Whether steps are digits instead of colours."""
+        self.ramp = ramp
+        """Name of the colours of values."""
         self._looks: dict[int, tuple[str, Style]] = {}
 
     def look(self, cell: int) -> tuple[str, Style]:
@@ -169,7 +176,9 @@ class Ink:
             else:
                 upper, lower = divmod(cell, CODES)
                 look = _marked(upper) if upper == lower else None
-                look = look or (_digit(upper) if self.digits else _mixed(upper, lower))
+                look = look or (
+                    _digit(upper) if self.digits else _mixed(upper, lower, theme.RAMPS[self.ramp])
+                )
             self._looks[cell] = look
         return look
 
@@ -214,42 +223,48 @@ def _marked(code: int) -> tuple[str, Style] | None:
         return None
     if code == PixelCode.HEALTH_OUTSIDE:
         return theme.TILE_GLYPH[Tile.OUTSIDE], theme.TILE_STYLE[Tile.OUTSIDE]
-    is_plain = code >= PixelCode.PLAIN
-    health = MapHealth(code - (PixelCode.PLAIN if is_plain else PixelCode.HEALTH))
+    is_plain, state = divmod(code - PixelCode.HEALTH, STATES)
+    health = health_of(state)
     if health is MapHealth.NOTHING:
         return " ", theme.BASE
     glyph, style = tile_of(health)
-    return (" " if is_plain else glyph), style
+    if health is MapHealth.NORMAL and state > health:
+        if is_plain:
+            return " ", Style(bgcolor=theme.LOADS[state - health - 1])
+        # A level on the chip's ground, which is seen above the highest.
+        level = str(EIGHTHS[(state - health) * len(EIGHTHS[1:-1]) // LOADS])
+        return level, Style(color=theme.LOADS[-1], bgcolor=style.bgcolor)
+    return (" " if is_plain and health is not MapHealth.VICTIM else glyph), style
 
 
-def _mixed(upper: int, lower: int) -> tuple[str, Style]:
+def _mixed(upper: int, lower: int, ramp: Sequence[Color]) -> tuple[str, Style]:
     both = (upper, lower)
     if PixelCode.OFFLINE in both:
-        return OFFLINE_GLYPH, Style(color=theme.RED, bgcolor=_under(both))
+        return OFFLINE_GLYPH, Style(color=theme.RED, bgcolor=_under(both, ramp))
     for first, after, glyph in (
         (PixelCode.STALE, PixelCode.OFFLINE, STALE_GLYPH),
         (PixelCode.PARTLY, PixelCode.STALE, PARTLY_GLYPH),
     ):
         for code in both:
             if first <= code < after:
-                return glyph, Style(color=_color(code), bgcolor=_under(both))
+                return glyph, Style(color=_color(code, ramp), bgcolor=_under(both, ramp))
     for outlier, glyph in ((PixelCode.HIGH, HIGH_GLYPH), (PixelCode.LOW, LOW_GLYPH)):
         if outlier in both:
-            return glyph, Style(color=_color(outlier), bgcolor=theme.BACKGROUND)
+            return glyph, Style(color=_color(outlier, ramp), bgcolor=theme.BACKGROUND)
     if upper == lower:
         if upper == PixelCode.MISSING:
             return MISSING_GLYPH, theme.GHOST
-        return " ", Style(color=_color(upper), bgcolor=_color(upper))
+        return " ", Style(color=_color(upper, ramp), bgcolor=_color(upper, ramp))
     if set(both) == {PixelCode.MISSING, PixelCode.GAP}:
         return MISSING_GLYPH, theme.GHOST
-    return "▀", Style(color=_color(upper), bgcolor=_color(lower))
+    return "▀", Style(color=_color(upper, ramp), bgcolor=_color(lower, ramp))
 
 
-def _under(both: tuple[int, int]) -> Color:
+def _under(both: tuple[int, int], ramp: Sequence[Color]) -> Color:
     """Return the background for a marked cell: its other pixel's colour if that is live."""
     for code in both:
         if code < RAMP_STEPS or code >= PixelCode.CURSOR:
-            return _color(code)
+            return _color(code, ramp)
     return theme.BACKGROUND
 
 
@@ -269,33 +284,28 @@ def _digit(code: int) -> tuple[str, Style]:
     return glyphs.get(code, " "), theme.BASE
 
 
-def _color(code: int) -> Color:
+def _color(code: int, ramp: Sequence[Color]) -> Color:
     if code >= PixelCode.HEALTH_OUTSIDE:
-        health = (code - PixelCode.HEALTH) % len(MapHealth)
-        if code == PixelCode.HEALTH_OUTSIDE or health == MapHealth.NOTHING:
+        health = health_of((code - PixelCode.HEALTH) % STATES)
+        if code == PixelCode.HEALTH_OUTSIDE or health is MapHealth.NOTHING:
             return theme.BACKGROUND
-        return theme.TILE_COLOR[_TILES[MapHealth(health)]]
+        return theme.TILE_COLOR[_TILES[health]]
     if code >= PixelCode.LOW:
         return theme.TILE_COLOR[Tile.WARNING]
     if code < PixelCode.STALE:
-        return theme.RAMP[code % RAMP_STEPS]
+        return ramp[code % RAMP_STEPS]
     if code < PixelCode.OFFLINE:
         # A stale value of the lowest step would vanish in the background, so some grey goes in.
-        return _towards(theme.RAMP[code - PixelCode.STALE], theme.MUTED, _DIMMED)
+        return theme.mixed(ramp[code - PixelCode.STALE], theme.MUTED, _DIMMED)
     if code >= PixelCode.OUTSIDE:
-        return _towards(theme.RAMP[code - PixelCode.OUTSIDE], theme.BACKGROUND, _OUTSIDE)
+        return theme.mixed(ramp[code - PixelCode.OUTSIDE], theme.BACKGROUND, _OUTSIDE)
     if code == PixelCode.MISSING:
         return theme.MISSING_COLOR
     return theme.BRIGHT if code == PixelCode.CURSOR else theme.BACKGROUND
 
 
-def _towards(color: Color, other: Color, share: float) -> Color:
-    """Return a mixture: `share` of a colour, the rest of the other."""
-    pairs = zip(color.get_truecolor(), other.get_truecolor(), strict=True)
-    return Color.from_rgb(*(round(share * own + (1 - share) * rest) for own, rest in pairs))
-
-
 FIELDS = (BY_KEY["power_w"], BY_KEY["temperature_c"])
+TILE_FIELDS = (*FIELDS, BY_KEY["nc_util_pct"], BY_KEY["mfu_pct"])
 _LEAST = 8
 """Cells below which nothing of it fits."""
 
@@ -349,6 +359,74 @@ class GroupDetails:
             known = values[~np.isnan(values)]
             if len(known):
                 yield with_unit(float(known.max() if field.is_max else known.sum()), field.unit)
+
+
+class TileLabels:
+    """Name, job and figures of each instance of one map, around its chips."""
+
+    def __init__(self, context: UiContext) -> None:
+        self._context = context
+        self._monitor = context.monitor
+        self._descriptions = Descriptions(context.monitor)
+
+    def spans(self, grid: MapGrid, zoom: Zoom, window: Region) -> Iterator[tuple[int, Span]]:
+        """Yield the texts in a window of the map, with their rows."""
+        store = self._monitor.store
+        averages = self._context.frame.averages
+        if not zoom.head or not averages.rollups.ready or averages.generation != store.generation:
+            return
+        slots = theme.job_slots(self._monitor.ingest.jobs)
+        fields = TILE_FIELDS if zoom.side else TILE_FIELDS[:1]
+        left, top, width, height = window
+        size = grid.tile * (zoom.width + zoom.chip_gap) - zoom.chip_gap
+        for tile in range(grid.tiles):
+            corner = zoom.rect(int(grid.tile_x[tile]), int(grid.tile_y[tile]))
+            row = corner.top // 2 - zoom.head - top
+            at = corner.left - left
+            if not (-zoom.head - zoom.foot - 2 * grid.tile < row < height and -size < at < width):
+                continue
+            number = int(store.layout.instance_of_chip[grid.tile_chip[tile]])
+            job = int(store.job_of[number])
+            job_name = self._descriptions.job_name(job)
+            hue = theme.JOB_STYLES[slots[job_name]] if job_name in slots else theme.QUIET
+            at_number = np.array([number])
+            values = [field.values(store, averages, Level.INSTANCE, at_number) for field in fields]
+            figures = [
+                with_unit(float(value[0]), field.unit)
+                for field, value in zip(fields, values, strict=True)
+            ]
+            name = plain(store.layout.instances[number].rpartition("/")[2])
+            # Narrow tiles name an instance by its numbers.
+            name = name if zoom.side else name.partition("-")[2] or name
+            yield row, (at, "▌", hue)
+            watts = figures[0] if size >= ROOMY_TILE else figures[0][:3].rstrip(". ")
+            room = size - 2 - (0 if zoom.side else len(watts))
+            yield row, (at + 1, f"{without_start(name, room):<{room}} ", theme.BASE)
+            if not zoom.side:
+                yield row, (at + 2 + room, watts, theme.QUIET)
+                continue
+            for line, text in enumerate(figures):
+                yield row + 1 + line, (at + size, f"{text:>{zoom.side}}", theme.QUIET)
+            below = row + 1 + (corner.bottom - corner.top) // 2 * grid.tile
+            wide = size + zoom.side
+            yield below, (at, f"▌{fit(job_name or 'no job', wide - 1)}", hue)
+            yield below + 1, (at, self._past(number, wide), hue)
+
+    def _past(self, number: int, cells: int) -> str:
+        """Return the power of an instance in the charts' span, on a scale of its own."""
+        history = self._monitor.history
+        node = Node(Level.INSTANCE, number)
+        span_s = self._context.window.span_s(history.end)
+        if not history.seconds(Level.INSTANCE):
+            history.watch(self._monitor.store.layout.path(node))
+        track = history.track(self._monitor.store.layout, node, FIELDS[0].key, span_s)
+        grid = plot.Grid(span_s, cells * plot.COLUMNS, history.end)
+        mean = grid.bands(track.smoothed(MEAN_S), has_extremes=False).mean
+        known = mean[~np.isnan(mean)]
+        high = float(known.max(initial=1.0))
+        tops = plot.row_of(mean, 0.8 * float(known.min(initial=high)), high, plot.ROWS)
+        dots = plot.picture(np.minimum(tops, 0), tops, plot.ROWS)
+        return "".join(plot.CHARACTERS[plot.cells_of(dots)[0]].tolist())
 
 
 class GroupLabels:
@@ -473,7 +551,9 @@ def scale_legend(field: Field, scale: Scale, right: Parts, width: int, *, digits
         parts.append(("01234567", theme.BASE))
     else:
         wide = 1 if width < 64 else 2 if width < 100 else 3
-        parts.extend((" " * wide, Style(bgcolor=color)) for color in theme.RAMP)
+        parts.extend(
+            (" " * wide, Style(bgcolor=color)) for color in theme.RAMPS[ramp_of(field.key)]
+        )
     parts.append((f" {form(high, field.unit)}", theme.QUIET))
     beyond = f"  {LOW_GLYPH}{HIGH_GLYPH} far off  {tile_of(MapHealth.IDLE)[0]} idle"
     signs = (
@@ -496,38 +576,33 @@ def scale_legend(field: Field, scale: Scale, right: Parts, width: int, *, digits
 
 
 def health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
-    """Return the key of the health map, cut to the room.
-
-    Signs on the map come before the others.
-    """
+    """Return the key of what is on the health map, cut to the room."""
     parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
-    entries: list[Parts] = []
-    for health, word in _HEALTH_KEY:
-        glyph, style = tile_of(health)
-        entries.append(
-            [
-                (" ", theme.BASE),
-                (glyph if glyph.strip() else " ", style),
-                (f" {word} ", theme.QUIET),
-            ]
-        )
     room = width - width_of([*parts, *right])
-    chosen: set[int] = set()
-    for number in sorted(
-        range(len(entries)), key=lambda index: _TILES[_HEALTH_KEY[index][0]] not in shown
-    ):
-        room -= width_of(entries[number])
+    for health, word in _HEALTH_KEY:
+        if _TILES[health] not in shown:
+            continue
+        glyph, style = tile_of(health)
+        if health is MapHealth.NORMAL and theme.HAS_RAMP and not theme.is_ascii:
+            level = _marked(PixelCode.HEALTH + MapHealth.NORMAL + LOADS * 3 // 4)
+            glyph, style = level or (glyph, style)
+        entry: Parts = [
+            (" ", theme.BASE),
+            (glyph if glyph.strip() else " ", style),
+            (f" {word} ", theme.QUIET),
+        ]
+        room -= width_of(entry)
         if room < 0:
             break
-        chosen.add(number)
-    parts += [part for number in sorted(chosen) for part in entries[number]]
+        parts += entry
     return justified(parts, right, width, theme.BASE)
 
 
 _HEALTH_KEY = (
     (MapHealth.CRITICAL, "critical"),
     (MapHealth.WARNING, "warning"),
-    (MapHealth.NORMAL, "normal"),
+    (MapHealth.VICTIM, "stopped by it"),
+    (MapHealth.NORMAL, "NC util"),
     (MapHealth.IDLE, "idle"),
     (MapHealth.STALE, "stale"),
     (MapHealth.OFFLINE, "offline"),

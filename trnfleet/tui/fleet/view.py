@@ -67,7 +67,6 @@ from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from rich.style import Style
     from textual.app import ComposeResult
 
     from trnfleet.domain.alerts.rules import Rule
@@ -85,7 +84,8 @@ class FleetSource(NamedTuple):
     fleet: ChartSource
     jobs: tuple[str, ...]
     """Names of the jobs with series, by descending power."""
-    styles: dict[str, Style]
+    slots: dict[str, int]
+    """Places of their colours."""
     tracks: dict[tuple[str, str], Track]
     """History of jobs, by job name and figure."""
     jobs_past: ChartPast | None
@@ -107,9 +107,8 @@ class FleetSource(NamedTuple):
         most = len(theme.JOB_STYLES)
         shown = tuple(sorted(power, key=lambda name: (-power[name], name))[:most])
         slots = theme.job_slots(shown)
-        styles = {name: theme.JOB_STYLES[slots[name]] for name in shown}
         jobs = read_past(context, times, "", shown) if shown else None
-        return FleetSource(fleet, shown, styles, tracks, jobs)
+        return FleetSource(fleet, shown, slots, tracks, jobs)
 
     @property
     def context(self) -> UiContext:
@@ -138,8 +137,16 @@ class FleetSource(NamedTuple):
             if changed is not None:
                 former = None if self.jobs_past is None else self.jobs_past.job(name, key, track)
                 before = None if former is None else change(name, former)
+                slot = self.slots[name]
                 series.append(
-                    Series(changed, self.styles[name], plain(name), has_band=False, before=before)
+                    Series(
+                        changed,
+                        theme.JOB_STYLES[slot],
+                        plain(name),
+                        has_band=False,
+                        before=before,
+                        area=(theme.LAYERS[slot],) if key == POWER else (),
+                    )
                 )
         return series
 
@@ -165,30 +172,22 @@ def trend_makers(context: UiContext) -> list[Callable[[], Trend]]:
 
 
 def _power(source: FleetSource) -> Trend:
-    """Return the chips' power by job, or the fleet's without jobs."""
+    """Return the chips' power, stacked by job if there are any."""
     layout = source.context.monitor.store.layout
-    cap_w = {kind.name: kind.chip.power_max_w.value for kind in layout.types}
-    by_instance = np.array([cap_w[kind.name] for kind in layout.types])[layout.instance_type]
-    chips = layout.sizes
+    cap_w = np.array([kind.chip.power_max_w.value for kind in layout.types])
     # The header's cap: of the chips whose power is known.
-    fleet_w = source.context.frame.summary.mean.power_cap_w or float((by_instance * chips).sum())
-    series = source.job_series(POWER, lambda _name, track: track)
-    cap_text = f" of {with_unit(fleet_w, 'W')}"
-    note = source.fleet.note
-    if not series:
-        limits = [Limit(fleet_w, "cap", theme.CHART_CAP)]
-        chart = source.fleet.chart([source.fleet.series(BY_KEY[POWER])], "W", limits=limits)
-        return Trend("Power", POWER, cap_text, chart, (), note, jobs=source.every_job)
-    jobs = source.context.monitor.ingest.job_table.placed
-    placed = source.context.monitor.store.job_of
-    numbers = [jobs.index(name) for name in source.jobs if name in jobs]
-    largest_w = max(
-        (float((by_instance * chips)[placed == number].sum()) for number in numbers), default=0.0
+    fleet_w = source.context.frame.summary.mean.power_cap_w or float(
+        (cap_w[layout.instance_type] * layout.sizes).sum()
     )
-    limits = [Limit(largest_w, "cap", theme.CHART_CAP)] if largest_w else []
+    series = source.job_series(POWER, lambda _name, track: track)
+    total = source.fleet.series(BY_KEY[POWER])
+    limits = [Limit(fleet_w, "cap", theme.CHART_CAP)]
+    chart = source.fleet.chart([total], "W", limits=limits)
+    if series:
+        chart = source.job_chart(series, "W", limits=limits, total=total._replace(has_band=False))
     figures = tuple(with_unit(_last(line.track), "W") for line in series)
-    chart = source.job_chart(series, "W", limits=limits)
-    return Trend("Power", POWER, cap_text, chart, figures, note, jobs=source.every_job)
+    cap_text = f" of {with_unit(fleet_w, 'W')}"
+    return Trend("Power", POWER, cap_text, chart, figures, source.fleet.note, jobs=source.every_job)
 
 
 def _steps(source: FleetSource) -> Trend | None:
@@ -350,6 +349,8 @@ TRUST_WORDS = {
     Trust.NOTHING: "",
 }
 
+ROWS_TO_SHARE = 22
+"""Fewest rows that map and charts share; the map has up to three fifths of them."""
 MOST_JOBS = 12
 LEAST_JOBS = 10
 LEAST_PROBLEMS = 6
@@ -576,7 +577,8 @@ class FleetView(FilteredView):
         rows = self._map_side.size.height - 2 - bool(self._unknown.display)
         if rows <= 0 or not self.map.grid.groups:
             return False
-        self.map.give_room(rows)
+        # A nearer map would leave no room for charts.
+        self.map.give_room(rows if rows < ROWS_TO_SHARE else rows * 3 // 5)
         spare = min(MOST_ROWS, rows - self.map.zoom.extent(self.map.grid)[1])
         lent = spare if spare >= LEAST_ROWS and self.monitor.history.samples else 0
         if lent == self._lent_rows:

@@ -42,11 +42,10 @@ from trnfleet.monitor.power import (
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.charts import plot
-from trnfleet.tui.charts.axes import Limit, nice_ceiling, time_axis, value_axis
-from trnfleet.tui.charts.chart import NEAR_LIMIT
+from trnfleet.tui.charts.axes import Limit
+from trnfleet.tui.charts.chart import Chart, Series, draw
 from trnfleet.tui.charts.history import MEAN_S, chart_inputs, fired_marks
-from trnfleet.tui.charts.stack import Layer, fill_of, histogram, stack
+from trnfleet.tui.charts.stack import fill_of, histogram
 from trnfleet.tui.format.power import (
     EFFICIENCY,
     HEADROOM,
@@ -80,7 +79,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.domain.filters.columns import Columns
-    from trnfleet.monitor.store.rings.record import Track
     from trnfleet.tui.state.context import UiContext
 
     Floats = NDArray[np.float64]
@@ -389,54 +387,39 @@ class PowerPanel(LineView, can_focus=False):
         """Return the stacked power of jobs; the sum is the fleet's power."""
         context = self._ui
         monitor = context.monitor
-        history = monitor.history
         inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past)
-        times = inputs.times
-        fleet = history.track(monitor.store.layout, FLEET_NODE, POWER_W, times.span_s)
-        rows = height - 2
-        cap = float(table.cap[-1])
-
-        def means(track: Track, cells: int) -> Floats:
-            grid = plot.Grid(times.span_s, cells, times.end_s)
-            return grid.bands(track.smoothed(MEAN_S), has_extremes=False).mean
-
-        tracks = [history.job_track(name, POWER_W, times.span_s) for name in jobs]
-        most = float(np.nan_to_num(means(fleet, width)).max(initial=0.0))
-        has_cap = cap <= NEAR_LIMIT * most or not most
-        top = nice_ceiling(max(most, cap if has_cap else 0.0, 1.0))
-        limits = [Limit(cap, "cap", theme.CHART_CAP)] if has_cap else []
-        axis = value_axis((0.0, top), "W", limits, rows, width, is_signed=False)
-        cells = width - axis.cells
-        total = means(fleet, cells)
+        span_s = inputs.times.span_s
+        fleet = monitor.history.track(monitor.store.layout, FLEET_NODE, POWER_W, span_s)
         slots = theme.job_slots(jobs)
-        layers = [
-            Layer(name, theme.JOB_STYLES[slots[name]], means(track, cells))
-            for name, track in zip(jobs, tracks, strict=True)
-        ]
-        others = total - np.sum([np.nan_to_num(layer.values) for layer in layers], axis=0)
-        layers.append(Layer("", theme.QUIET, np.maximum(others, 0.0)))
-        # A job's layer ends where nothing of the fleet is known.
-        known = ~np.isnan(total)
-        cap_row = rows - 1 - min(rows - 1, int(cap / top * rows)) if has_cap else None
+        watts = float(table.watts[-1])
+        cap = float(table.cap[-1])
         is_read = not any(gap.reason is Reason.LOADING for gap in inputs.gaps)
-        before = Reason.BEFORE_START if is_read else Reason.LOADING
-        body = stack(layers, known, top, rows, cap_row, before.value)
+        chart = Chart(
+            [
+                Series(
+                    monitor.history.job_track(name, POWER_W, span_s).smoothed(MEAN_S),
+                    theme.JOB_STYLES[slots[name]],
+                    plain(monitor.ingest.names.job(name)),
+                    has_band=False,
+                    area=(theme.LAYERS[slots[name]],),
+                )
+                for name in jobs
+            ],
+            "W",
+            inputs.times,
+            limits=[Limit(cap, "cap", theme.CHART_CAP)],
+            marks=fired_marks(monitor, span_s),
+            gaps=inputs.gaps,
+            before=Reason.BEFORE_START if is_read else Reason.LOADING,
+            total=Series(fleet.smoothed(MEAN_S), theme.CHART, has_band=False),
+        )
         note = f"{inputs.note}, {MEAN_S} s mean"
         title: Parts = [
             ("Power by job", theme.STRONG),
-            (f" {with_unit(float(table.watts[-1]), 'W')} of {with_unit(cap, 'W')}", theme.BASE),
+            (f" {with_unit(watts, 'W')} of {with_unit(cap, 'W')}", theme.BASE),
         ]
-        lines: list[FixedParts] = [
-            tuple(justified(title, [(note, theme.GHOST)], width, theme.BASE))
-        ]
-        for number, parts in enumerate(body):
-            text, style = axis.labels.get(number, ("", theme.CHART_AXIS))
-            lines.append(((f"{text:>{axis.cells - 1}} ", style), *parts))
-        grid = plot.Grid(times.span_s, cells * plot.COLUMNS, times.end_s)
-        marks = fired_marks(monitor, times.span_s)
-        gutter = (" " * axis.cells, theme.CHART_AXIS)
-        lines.append((gutter, *time_axis(times, marks, grid, cells)))
-        return lines
+        head = tuple(justified(title, [(note, theme.GHOST)], width, theme.BASE))
+        return [head, *draw(chart, width, height - 1)]
 
     def _distribution(self, shown: Distribution, width: int) -> list[FixedParts]:
         """Return a distribution with its title."""

@@ -26,6 +26,7 @@ from trnfleet.tui.theme.palettes import (
 )
 from trnfleet.tui.theme.palettes import RAMP_STEPS as RAMP_STEPS
 from trnfleet.tui.theme.palettes import Tile as Tile
+from trnfleet.tui.theme.palettes import mixed as mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +44,7 @@ NAME: str
 HAS_COLOR: bool
 """Whether there are colours at all. Without them, only glyphs, bold, dim and reverse differ."""
 HAS_RAMP: bool
-"""Whether the colours of `RAMP` show values."""
+"""Whether the colours of `RAMPS` show values."""
 VARIABLES: dict[str, str]
 """The colours of style sheets, by the names of Textual's variables."""
 BASE: Style
@@ -78,10 +79,12 @@ SURFACE_FILL: Style
 SEVERITY_STYLE: dict[Severity, Style]
 SEEK_SEVERITY: dict[Severity, Style]
 STATE_STYLE: dict[Freshness, Style]
-RAMP: tuple[Color, ...]
-"""From low to high: `RAMP_STEPS` colours."""
-RAMP_TEXT: tuple[Style, ...]
-"""Text on each step of the ramp."""
+RAMPS: dict[str, tuple[Color, ...]]
+"""From low to high, `RAMP_STEPS` colours each: `busy` for utilisation, `heat` for temperature."""
+RAMP_TEXTS: dict[str, tuple[Style, ...]]
+"""Text on each step of the ramps."""
+AREAS: dict[str, tuple[Style, ...]]
+"""Areas of charts from low to high, on the shade of their bands, by ramp."""
 MISSING_COLOR: Color
 """A heat map's cell without a value."""
 BACKGROUND: Color
@@ -93,7 +96,11 @@ TILE_STYLE: dict[Tile, Style]
 """A tile of the health map with a glyph or a value."""
 TILE_COLOR: dict[Tile, Color]
 """A tile of the health map drawn as a pixel; only with `HAS_COLOR`."""
+LOADS: tuple[Color, ...]
+"""Chips in normal health, from idle to busy; empty without `HAS_RAMP`."""
 JOB_STYLES: tuple[Style, ...]
+LAYERS: tuple[Style, ...]
+"""Names on the layers of a stack: one for each of `JOB_STYLES`, and one for what is left."""
 CHART: Style
 """Of charts and sparklines: quieter than text, because they cover more."""
 SPARK: Style
@@ -131,6 +138,7 @@ TILE_GLYPH = {
     Tile.STALE: "░",
     Tile.OFFLINE: "×",  # noqa: RUF001  the sign, which is lighter than the one of a critical tile
     Tile.MISSING: "?",
+    Tile.VICTIM: "╱",  # noqa: RUF001  a hatch
     Tile.OUTSIDE: " ",
 }
 

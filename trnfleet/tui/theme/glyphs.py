@@ -36,7 +36,7 @@ _PAIRS = (
     # Heights of a sparkline, then shares of a bar's cell.
     "▁_ ▂. ▃- ▄= ▅+ ▆* ▇% █# ▏| ▎: ▍: ▌= ▋= ▊= ▉# ▐= "
     # Shades, halves and quarters.
-    "░: ▒% ▓& ▀\" ▖. ▗. ▘' ▝' ▚\\ ▞/ ▙L ▛F ▜7 ▟J ■# □o ▫. "
+    "░: ▒% ▓& ▀\" ▖. ▗. ▘' ▝' ▚\\ ▞/ ╱/ ╍~ ▙L ▛F ▜7 ▟J ■# □o ▫. "
     # Punctuation.
     "–- —- ‘' ’' “\" ”\" ›> ‹< »> «< ≤< ≥> ≠! ∞8 µu μu"
 )

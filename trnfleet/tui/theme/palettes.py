@@ -31,6 +31,7 @@ class Tile(Enum):
     STALE = "stale"
     OFFLINE = "offline"
     MISSING = "n/a"
+    VICTIM = "stopped by a problem elsewhere"
     OUTSIDE = "not highlighted"
 
 
@@ -75,8 +76,14 @@ class ThemePalette:
     jobs: tuple[str, ...]
     """Six hues distinct under the common colour deficiencies, none of them amber or red."""
     tiles: dict[Tile, str]
+    load: tuple[str, ...]
+    """Colours of an idle and of a busy chip in normal health; both are calm."""
     ramp: tuple[str, ...]
     """Colours from low to high; empty where the terminal has too few for one."""
+    busy_ramp: tuple[str, ...]
+    """The same of utilisation."""
+    heat_ramp: tuple[str, ...]
+    """The same of temperature and throttle."""
     missing: str
     chart: str
     spark: str
@@ -115,7 +122,7 @@ DARK = ThemePalette(
     past_bar="bold #f0f4f8 on #3a3163",
     seek_done="#9a8fe0",
     map_cursor="bold #0e1116 on #f0f4f8",
-    jobs=("#80b5f9", "#9a63ff", "#299085", "#f8ba8b", "#f8d2e5", "#9ad607"),
+    jobs=("#5c7bd9", "#4fc3b5", "#d69dff", "#9ccc65", "#5f8fae", "#bcc6ef"),
     tiles={
         Tile.NORMAL: "#8b949e on #1b2530",
         Tile.WARNING: "bold #0e1116 on #e3b341",
@@ -123,6 +130,7 @@ DARK = ThemePalette(
         Tile.IDLE: "#8b949e on #0e1116",
         Tile.RESERVED_IDLE: "#6aa3a0 on #0e1116",
         Tile.PARTLY: "#c9d1d9 on #1b2530",
+        Tile.VICTIM: "#cf6a64 on #2c1619",
         Tile.STALE: "#a7b0ba on #30363f",
         Tile.OFFLINE: "#ff8a82 on #0e1116",
         Tile.MISSING: "#7d8590 on #0e1116",
@@ -130,7 +138,28 @@ DARK = ThemePalette(
     },
     # One hue, which is nobody's alarm; eight steps stay distinct and monotone in luminance in 256
     # colours.
+    load=("#23364b", "#2d4d70"),
     ramp=("#3a6ea5", "#3d81b7", "#4494c8", "#56a9d6", "#73bee2", "#88d0f4", "#a5dcf6", "#c6e7f5"),
+    busy_ramp=(
+        "#1f7a6e",
+        "#268b79",
+        "#2f9a84",
+        "#45b394",
+        "#5dd0a7",
+        "#84e1bb",
+        "#aaedce",
+        "#c8f7dc",
+    ),
+    heat_ramp=(
+        "#7a4fb0",
+        "#8e57b8",
+        "#b56fc4",
+        "#c880c8",
+        "#d993c4",
+        "#e9a9bb",
+        "#f5cbc3",
+        "#fbe0cc",
+    ),
     missing="#23282f",
     chart="#5b93c9",
     spark="#456e9a",
@@ -164,7 +193,7 @@ LIGHT = ThemePalette(
     past_bar="bold #241a4d on #ded6f7",
     seek_done="#6a56c2",
     map_cursor="bold #ffffff on #0b1016",
-    jobs=("#196bd2", "#7d01f7", "#184e4a", "#613e20", "#b32690", "#577005"),
+    jobs=("#1f5ddc", "#0f7a6e", "#9a3fb0", "#4f7a10", "#2f5a7a", "#49227a"),
     tiles={
         Tile.NORMAL: "#515a64 on #e8edf3",
         Tile.WARNING: "bold #ffffff on #946200",
@@ -172,12 +201,34 @@ LIGHT = ThemePalette(
         Tile.IDLE: "#57606a on #ffffff",
         Tile.RESERVED_IDLE: "#1f6f6b on #ffffff",
         Tile.PARTLY: "#24292f on #e8edf3",
+        Tile.VICTIM: "#8f4a4a on #f6e4e4",
         Tile.STALE: "#3f4750 on #ccd3db",
         Tile.OFFLINE: "#b3131f on #ffffff",
         Tile.MISSING: "#6a737d on #ffffff",
         Tile.OUTSIDE: "#b6bfc9 on #ffffff",
     },
+    load=("#d9e2ed", "#b5c8df"),
     ramp=("#86949f", "#6b8cb0", "#2a85b0", "#4a68ad", "#1f60a8", "#10588a", "#0b4a5c", "#08164d"),
+    busy_ramp=(
+        "#7d9a90",
+        "#509787",
+        "#2d927d",
+        "#248570",
+        "#1a7463",
+        "#115f54",
+        "#0b4a42",
+        "#053530",
+    ),
+    heat_ramp=(
+        "#a58a9f",
+        "#b8719f",
+        "#ac428e",
+        "#9c2f83",
+        "#891f78",
+        "#6b196e",
+        "#4e135e",
+        "#280a40",
+    ),
     missing="#e1e6eb",
     chart="#2f6fb0",
     spark="#6f97c2",
@@ -219,12 +270,34 @@ HIGH_CONTRAST = ThemePalette(
         Tile.IDLE: "#d6d6d6 on #000000",
         Tile.RESERVED_IDLE: "#8fd0cb on #000000",
         Tile.PARTLY: "#ffffff on #1c1c1c",
+        Tile.VICTIM: "#ff9f9a on #330f10",
         Tile.STALE: "#ffffff on #4a4a4a",
         Tile.OFFLINE: "#ffa8a3 on #000000",
         Tile.MISSING: "#bdbdbd on #000000",
         Tile.OUTSIDE: "#8c8c8c on #000000",
     },
+    load=("#2a3d55", "#365479"),
     ramp=("#4f7fb5", "#5f9edd", "#65b5ff", "#87cfff", "#a8d8ff", "#c8e4ff", "#e4f4ff", "#ffffff"),
+    busy_ramp=(
+        "#3f9a86",
+        "#48b195",
+        "#52c8a3",
+        "#66d9b1",
+        "#7fe7bf",
+        "#9bf2ce",
+        "#bef9df",
+        "#e0fff0",
+    ),
+    heat_ramp=(
+        "#a577e0",
+        "#bd82e0",
+        "#d48ede",
+        "#e79dd5",
+        "#f4afce",
+        "#fdc3c9",
+        "#ffd9d4",
+        "#fff0e4",
+    ),
     missing="#303030",
     chart="#7fb8f0",
     spark="#5b8dbf",
@@ -234,6 +307,8 @@ HIGH_CONTRAST = ThemePalette(
     fill="#7fb8f0",
     thumb="on #8c8c8c",
 )
+_CIVIDIS = ("#4f6f9f", "#606d80", "#81827b", "#9a9477", "#b3a771", "#cdbc67", "#e8d358", "#ffea46")
+"""Cividis (Nunez, Anderton, Renslow 2018) from where it stands out against the page."""
 COLOUR_BLIND = replace(
     DARK,
     name="colour-blind",
@@ -250,11 +325,13 @@ COLOUR_BLIND = replace(
         **DARK.tiles,
         Tile.WARNING: "bold #0e1116 on #f0e442",
         Tile.CRITICAL: "bold #0e1116 on #f07427",
+        Tile.VICTIM: "#cc7a4c on #2a1a10",
         Tile.RESERVED_IDLE: "#6f98c8 on #0e1116",
         Tile.OFFLINE: "#ff8f4d on #0e1116",
     },
-    # Cividis (Nunez, Anderton, Renslow 2018) from where it stands out against the page.
-    ramp=("#4f6f9f", "#606d80", "#81827b", "#9a9477", "#b3a771", "#cdbc67", "#e8d358", "#ffea46"),
+    ramp=_CIVIDIS,
+    busy_ramp=_CIVIDIS,
+    heat_ramp=_CIVIDIS,
     threshold="#f0e442",
 )
 ANSI = ThemePalette(
@@ -291,12 +368,16 @@ ANSI = ThemePalette(
         Tile.IDLE: "bright_blue",
         Tile.RESERVED_IDLE: "bright_cyan",
         Tile.PARTLY: "cyan",
+        Tile.VICTIM: "red",
         Tile.STALE: "magenta",
         Tile.OFFLINE: "bright_red",
         Tile.MISSING: "bright_black",
         Tile.OUTSIDE: "dim",
     },
+    load=(),
     ramp=(),
+    busy_ramp=(),
+    heat_ramp=(),
     missing="bright_black",
     chart="bright_blue",
     spark="blue",
@@ -327,6 +408,7 @@ MONOCHROME = replace(
         Tile.IDLE: "",
         Tile.RESERVED_IDLE: "",
         Tile.PARTLY: "",
+        Tile.VICTIM: "",
         Tile.STALE: "",
         Tile.OFFLINE: "bold",
         Tile.MISSING: "dim",
@@ -353,6 +435,14 @@ HUES = len(DARK.jobs)
 """Colours for the series of jobs."""
 RAMP_STEPS = len(DARK.ramp)
 """Steps of the ramp. More would not stay distinct and monotone in luminance in 256 colours."""
+LOAD_STEPS = 16
+"""Shades of normal chips, from idle to busy."""
+AREA_STEPS = 6
+"""Steps of the ramps in charts. The brightest ones would outshine what is in trouble."""
+_LEAST_LAYER = 3.1
+"""Contrast of a stack's layers against the page."""
+_BAND = 0.14
+"""Share of a ramp's first colour in the shade of a band."""
 _CSS_DEFAULT = "ansi_default"
 
 
@@ -376,7 +466,15 @@ def styles_of(palette: ThemePalette) -> dict[str, Any]:
         Freshness.UNKNOWN: palette.stale,
         Freshness.UNOBSERVED: palette.stale,
     }
-    ramp = tuple(Color.parse(color) for color in palette.ramp)
+    ramps = {
+        name: tuple(map(Color.parse, colors))
+        for name, colors in (
+            ("", palette.ramp),
+            ("busy", palette.busy_ramp),
+            ("heat", palette.heat_ramp),
+        )
+    }
+    ramp = ramps[""]
     background = _background(page)
     tiles = {tile: on(page, text) for tile, text in palette.tiles.items()}
     return {
@@ -409,9 +507,22 @@ def styles_of(palette: ThemePalette) -> dict[str, Any]:
         "SEVERITY_STYLE": {severity: on(page, text) for severity, text in severities.items()},
         "SEEK_SEVERITY": {severity: on(seek, text) for severity, text in severities.items()},
         "STATE_STYLE": {state: on(page, text) for state, text in states.items()},
-        "RAMP": ramp or (Color.default(),) * RAMP_STEPS,
-        "RAMP_TEXT": tuple(_text_on(color, palette) for color in ramp)
-        or (Style.parse(palette.body),) * RAMP_STEPS,
+        "RAMPS": {
+            name: colors or (Color.default(),) * RAMP_STEPS for name, colors in ramps.items()
+        },
+        "RAMP_TEXTS": {
+            name: tuple(_text_on(color, palette) for color in colors)
+            or (Style.parse(palette.body),) * RAMP_STEPS
+            for name, colors in ramps.items()
+        },
+        "AREAS": {
+            name: tuple(
+                Style(color=color, bgcolor=mixed(colors[0], background, _BAND))
+                for color in colors[:AREA_STEPS]
+            )
+            or (on(page, palette.chart),)
+            for name, colors in ramps.items()
+        },
         "MISSING_COLOR": _foreground(palette.missing),
         "BACKGROUND": background,
         "BRIGHT": _foreground(palette.value),
@@ -420,7 +531,14 @@ def styles_of(palette: ThemePalette) -> dict[str, Any]:
         "MAP_CURSOR": Style.parse(palette.map_cursor),
         "TILE_STYLE": tiles,
         "TILE_COLOR": {tile: _tile_color(style, background) for tile, style in tiles.items()},
+        # Most chips are rather busy: there the shades differ most.
+        "LOADS": tuple(
+            mixed(Color.parse(palette.load[1]), Color.parse(palette.load[0]), share**3)
+            for share in (step / (LOAD_STEPS - 1) for step in range(LOAD_STEPS))
+            if palette.load
+        ),
         "JOB_STYLES": tuple(on(page, text) for text in palette.jobs),
+        "LAYERS": tuple(_layer(text, palette) for text in (*palette.jobs, palette.label)),
         "CHART": on(page, palette.chart),
         "SPARK": on(page, palette.spark),
         "CHART_CAP": on(page, palette.cap),
@@ -483,6 +601,23 @@ def _text_on(color: Color, palette: ThemePalette) -> Style:
     """Return a style for text on a colour: the page's or the figures', by contrast."""
     texts = (_background(palette.page), _foreground(palette.value))
     return Style(color=max(texts, key=lambda text: contrast(text, color)), bgcolor=color)
+
+
+def _layer(text: str, palette: ThemePalette) -> Style:
+    """Return text on a layer of a stack: a hue, as quiet as may be seen beside the page."""
+    page = _background(palette.page)
+    if page.is_default:
+        return Style.parse(text)
+    hue = Color.parse(text)
+    shades = (mixed(hue, page, share / 20) for share in range(6, 21))
+    shade = next((color for color in shades if contrast(color, page) >= _LEAST_LAYER), hue)
+    return _text_on(shade, palette) + Style(bold=True)
+
+
+def mixed(color: Color, other: Color, share: float) -> Color:
+    """Return a mixture: `share` of a colour, the rest of the other."""
+    pairs = zip(color.get_truecolor(), other.get_truecolor(), strict=True)
+    return Color.from_rgb(*(round(share * own + (1 - share) * rest) for own, rest in pairs))
 
 
 def contrast(one: Color, other: Color) -> float:

@@ -233,7 +233,7 @@ class Picture:
             rate = reading.rate_of(chip, lane)
             if peak is not None and not math.isnan(rate):
                 step = min(theme.RAMP_STEPS - 1, int(theme.RAMP_STEPS * rate / peak.value))
-                style = Style(color=theme.RAMP[step], bgcolor=theme.BASE.bgcolor)
+                style = Style(color=theme.RAMPS[""][step], bgcolor=theme.BASE.bgcolor)
         elif state is LinkState.UP and reading.share_of(chip, lane) < SOUND_SHARE:
             style = theme.BASE
         chosen = reading.by_end.get(self._cursor)

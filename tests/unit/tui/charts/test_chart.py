@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.style import Style
 
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.gaps import Gap, Reason
@@ -100,7 +99,7 @@ def test_thresholds_are_dashed_lines_with_a_label() -> None:
     limit = Limit(95.0, "alert", theme.CHART_THRESHOLD)
     lines = drawn(chart_of([70.0] * 60, unit="degC", floor=20.0, limits=[limit]))
     (row,) = [line for line in lines if line.startswith("95°C┤")]
-    assert row.count("⠒ ⠒") + row.count("⠉ ⠉") + row.count("⠤ ⠤") + row.count("⣀ ⣀") > 5
+    assert row.count("╌") == 35
     assert any(
         line.startswith("alert 95°C┤")
         for line in drawn(chart_of([70.0] * 60, unit="degC", limits=[limit]), 80)
@@ -120,18 +119,58 @@ def test_what_is_measured_is_over_the_threshold() -> None:
     ]
 
 
-def test_a_band_covers_extremes_and_the_mean_is_brighter() -> None:
-    wave = [0.0, 100.0] * 300
-    lines = draw(chart_of(wave, span_s=600, ceiling=100), 34, 6)
-    styles = {style for line in lines[:-1] for text, style in line[2:] if text.strip()}
-    assert styles == {theme.CHART, theme.CHART + Style(dim=True)}
-    for line in lines[:-1]:
-        assert set(text_of(line[2:])) & {" "} == set()
-    plain = chart_of(wave, span_s=600, ceiling=100)
-    bare = plain._replace(series=[plain.series[0]._replace(has_band=False)])
-    assert {
-        style for line in draw(bare, 34, 6)[:-1] for text, style in line[2:] if text.strip()
-    } == {theme.CHART}
+def area_of(samples: list[float], ramp: str = "busy", **rest: Any) -> Chart:
+    chart = chart_of(samples, **rest)
+    return chart._replace(series=[chart.series[0]._replace(area=theme.AREAS[ramp])])
+
+
+def test_an_area_is_coloured_by_value_on_the_shade_of_its_band() -> None:
+    """Dots reach the means, the shade the largest samples, and higher rows are brighter."""
+    wave = [40.0, 100.0] * 290
+    lines = draw(area_of(wave, span_s=580, ceiling=100), 34, 7)[:-1]
+    rows = [[part for part in line[2:] if part[0].strip()] for line in lines]
+    assert [text_of(row) for row in rows] == ["", "⣀" * 29, *["⣿" * 29] * 4]
+    areas = theme.AREAS["busy"]
+    assert [row[0][1].color for row in rows[1:]] == [style.color for style in areas[4::-1]]
+    assert {style.bgcolor for line in lines for _, style in line[2:]} == {areas[0].bgcolor}
+    line = chart_of(wave, span_s=580, ceiling=100)
+    bare = {style for row in draw(line, 34, 7)[:-1] for text, style in row[2:] if text.strip()}
+    assert bare == {theme.CHART}
+
+
+def test_an_area_above_its_alert_is_a_warning() -> None:
+    """The limit is drawn where the area does not reach it."""
+    limit = Limit(50.0, "alert", theme.CHART_THRESHOLD)
+    chart = area_of([20.0] * 30 + [90.0] * 30, span_s=60, ceiling=100, limits=[limit])
+    lines = draw(chart, 64, 9)[:-1]
+    colors = [line[-1][1].color for line in lines]
+    warning = theme.CHART_THRESHOLD.color
+    assert [color == warning for color in colors[1:]] == [True] * 3 + [False] * 4
+    (row,) = [text_of(line) for line in lines if "╌" in text_of(line)]
+    assert row.count("╌") == pytest.approx(row.count("⣿"), abs=2)
+
+
+def test_parts_of_a_sum_are_stacked_up_to_its_value() -> None:
+    """Each fills its share of the height, with its name; what is left of the sum is on top."""
+    parts = [
+        Series(Track.of(np.full(60, watts, np.float32)), theme.JOB_STYLES[at], name, area=(layer,))
+        for at, (name, watts, layer) in enumerate(
+            zip(("train", "serve"), (40.0, 30.0), theme.LAYERS, strict=False)
+        )
+    ]
+    total = Series(Track.of(np.full(60, 80.0, np.float32)), theme.CHART)
+    limit = Limit(100.0, "cap", theme.CHART_CAP)
+    chart = chart_of([0.0] * 60, unit="W", limits=[limit])._replace(series=parts, total=total)
+    lines = draw(chart, 60, 12)[:-1]
+    assert "cap 100W" in text_of(lines[1])
+    colors = [line[-1][1].color for line in lines]
+    shades = [theme.LAYERS[at].bgcolor for at in (-1, 1, 0)]
+    heights = [colors.count(shade) for shade in shades]
+    assert heights == [1, 3, 4]
+    text = "".join(map(text_of, lines))
+    assert " train " in text
+    assert " serve " in text
+    assert {line[-1][0].strip("╌ ") for line in lines[:2]} == {""}
 
 
 def test_gaps_say_why() -> None:

@@ -88,7 +88,8 @@ def test_the_nearest_level_that_fits_is_chosen() -> None:
         return fitting(ZOOMS, GRIDS[name], LAYOUTS[name], width, height)[0]
 
     assert fitted("small", 170, 60) == 0
-    assert fitted("small", 78, 13) == 1
+    assert fitted("small", 100, 21) == 1
+    assert fitted("small", 78, 13) == 2
     assert ZOOMS[fitted("large", 78, 13)].chips == 2
     assert fitted("large", 1, 1) == len(ZOOMS) - 1
 

@@ -16,6 +16,7 @@ from trnfleet.tui.fleet.heatmap_pixels import (
     codes_of,
 )
 from trnfleet.tui.fleet.heatmap_style import Ink
+from trnfleet.tui.metric_display import ramp_of
 from trnfleet.tui.theme.palettes import contrast
 
 UTIL = fields.BY_KEY["nc_util_pct"]
@@ -67,12 +68,13 @@ def test_a_straggler_is_seen(feed: Feed) -> None:
     scale = scale_of(feed, UTIL)
     assert 94.0 <= scale.low < scale.high <= 98.0
     assert scale.outside[0] > 88.0
+    ramp = theme.RAMPS[ramp_of(UTIL.key)]
     look = Ink().look(PixelCode.LOW * CODES + PixelCode.LOW)
     assert look[0] == "↓"
     assert look[1].bgcolor is not None
-    assert min(contrast(look[1].bgcolor, each) for each in theme.RAMP) > 3.0
+    assert min(contrast(look[1].bgcolor, each) for each in ramp) > 3.0
     # Without being far off it would still be on the lowest step, beside others on higher ones.
-    assert contrast(theme.RAMP[0], theme.RAMP[4]) > 2.5
+    assert contrast(ramp[0], ramp[5]) > 2.5
     assert Ink().look(PixelCode.HIGH * CODES + PixelCode.HIGH)[0] == "↑"
 
 

@@ -10,7 +10,7 @@ from trnfleet.tui.fleet.heatmap_pixels import (
     PixelCode,
 )
 from trnfleet.tui.fleet.heatmap_style import Ink, bracket
-from trnfleet.tui.theme import BASE, RAMP
+from trnfleet.tui.theme import BASE
 
 
 def cell(upper: int, lower: int | None = None) -> int:
@@ -20,8 +20,8 @@ def cell(upper: int, lower: int | None = None) -> int:
 def test_two_live_pixels_share_a_cell() -> None:
     """The upper one is the glyph's colour, the lower one the background's."""
     glyph, style = Ink().look(cell(7, 2))
-    assert (glyph, style.color, style.bgcolor) == ("▀", RAMP[7], RAMP[2])
-    assert Ink().look(cell(3))[1].bgcolor == RAMP[3]
+    assert (glyph, style.color, style.bgcolor) == ("▀", theme.RAMPS[""][7], theme.RAMPS[""][2])
+    assert Ink().look(cell(3))[1].bgcolor == theme.RAMPS[""][3]
 
 
 @pytest.mark.parametrize("digits", [False, True])
@@ -50,7 +50,7 @@ def test_a_silent_pixel_marks_a_cell_that_it_shares() -> None:
         == "░"
     )
     assert ink.look(cell(PixelCode.PARTLY, 7))[0] == "▓"
-    assert ink.look(cell(7, PixelCode.STALE + 3))[1].bgcolor == RAMP[7]
+    assert ink.look(cell(7, PixelCode.STALE + 3))[1].bgcolor == theme.RAMPS[""][7]
 
 
 def test_every_cell_has_a_look() -> None:

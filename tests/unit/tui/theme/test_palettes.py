@@ -103,11 +103,11 @@ def test_all_text_can_be_read(palette: ThemePalette) -> None:
     """
     found = {name: round(of(style), 2) for name, style in texts(palette)}
     if palette.name == "high-contrast":
-        # A ramp cannot have all of its steps far from both ends of luminance.
+        # Ramps and layers of stacks cannot be far from both ends of luminance.
         assert {
             name: each
             for name, each in found.items()
-            if each < READ_WELL and not name.startswith("RAMP")
+            if each < READ_WELL and not name.startswith(("RAMP", "LAYERS"))
         } == {}
     assert {name: each for name, each in found.items() if each < READ} == {}
     assert [name for name, style in texts(palette) if style.dim] == []
@@ -122,13 +122,21 @@ def test_lines_and_tiles_can_be_seen(palette: ThemePalette) -> None:
         for name, style in every_style(made)
         if name.split()[0] in {*LINES, "JOB_STYLES"}
     }
-    colors |= {f"ramp {step}": color for step, color in enumerate(made["RAMP"])}
+    colors |= {
+        f"ramp {name} {step}": color
+        for name, ramp in made["RAMPS"].items()
+        for step, color in enumerate(ramp)
+    }
+    colors |= {f"layer {step}": style.bgcolor for step, style in enumerate(made["LAYERS"])}
     colors |= {f"tile {tile}": made["TILE_COLOR"][tile] for tile in Tile}
     # What decorates, and what is quiet on purpose: a tile in its band shows a glyph, which is text.
     quiet = {
         "RULE",
         "FILL_DIM",
-        *(f"tile {tile}" for tile in (Tile.NORMAL, Tile.PARTLY, Tile.STALE, Tile.OUTSIDE)),
+        *(
+            f"tile {tile}"
+            for tile in (Tile.NORMAL, Tile.PARTLY, Tile.STALE, Tile.VICTIM, Tile.OUTSIDE)
+        ),
     }
     assert {
         name: color
@@ -196,11 +204,34 @@ def lab(color: Color, matrix: list[list[float]]) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
 def test_the_ramp_is_distinct_and_monotone_in_256_colours(palette: ThemePalette) -> None:
-    steps = [Color.parse(each).downgrade(ColorSystem.EIGHT_BIT) for each in palette.ramp]
     page = Color.parse(palette.page.removeprefix("on "))
-    rises = [contrast(color, page) for color in steps]
-    assert len(set(steps)) == len(steps) == RAMP_STEPS
-    assert rises == sorted(rises)
+    for ramp in (palette.ramp, palette.busy_ramp, palette.heat_ramp):
+        steps = [Color.parse(each).downgrade(ColorSystem.EIGHT_BIT) for each in ramp]
+        rises = [contrast(color, page) for color in steps]
+        assert len(set(steps)) == len(steps) == RAMP_STEPS
+        assert rises == sorted(rises)
+
+
+@pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
+def test_calm_chips_are_of_two_tones_and_victims_are_duller_than_causes(
+    palette: ThemePalette,
+) -> None:
+    """Idle and busy differ by 1.5:1 at most, and causes by 3:1 from both and from victims."""
+    made = styles_of(palette)
+    loads, tiles = made["LOADS"], made["TILE_STYLE"]
+    assert 1.2 < contrast(loads[0], loads[-1]) <= 1.5
+    for cause in (Tile.WARNING, Tile.CRITICAL):
+        for calm in (*loads, tiles[Tile.VICTIM].bgcolor):
+            assert contrast(tiles[cause].bgcolor, calm) >= SEEN
+
+
+@pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
+def test_areas_can_be_seen_on_the_shade_of_their_bands(palette: ThemePalette) -> None:
+    made = styles_of(palette)
+    for areas in made["AREAS"].values():
+        shade = areas[0].bgcolor
+        assert 1.05 < contrast(shade, made["BACKGROUND"]) < 1.6
+        assert min(contrast(style.color, shade) for style in areas) > 2.5
 
 
 def test_ansi_is_the_terminals_own_colours() -> None:

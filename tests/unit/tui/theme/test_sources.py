@@ -142,7 +142,7 @@ def test_a_literal_colour_is_found(source: str) -> None:
         "QUIET = theme.QUIET",
         "def f(style=theme.BASE): ...",
         "class A:\n    fill = theme.BAR",
-        "from trnfleet.tui.theme import RAMP",
+        "from trnfleet.tui.theme import RAMPS",
         "LOOKS = {1: theme.SEVERITY_STYLE[x]}",
     ],
 )
