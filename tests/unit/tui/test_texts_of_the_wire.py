@@ -67,6 +67,8 @@ PLAIN_ALREADY = {
     "state/alerts.py: alert.name": "a part of a line that is made plain as a whole",
     "state/alerts.py: alert.target": "a part of a line that is made plain as a whole",
     "state/leases.py: lease.reason": "made plain where the answer is taken",
+    "app/rows.py: mark.name": "made plain by its property",
+    "bars/header.py: mean.seconds": "a number",
     "charts/place.py: BY_KEY[key].title": "of the table of metrics",
     "charts/place.py: state.text": "a freshness in words",
     "charts/stack.py: layer.name": "the name of a series, already plain",
