@@ -427,9 +427,9 @@ class HeatMap(LineView):
             nodes = [node for node in map(find, ends) if node is not None]
             if not problem.is_loud or not problem.place.lane or len(nodes) < 2:
                 continue
-            (x, y), (right, lower) = sorted(self.grid.place_of(node.number) for node in nodes)
-            if (right, lower) == (x + 1, y) and right % self.grid.tile:
-                rect = self.zoom.rect(x, y)
+            first, last = sorted(self.grid.place_of(node.number) for node in nodes)
+            if last == (first[0] + 1, first[1]) and last[0] % self.grid.tile:
+                rect = self.zoom.rect(*first)
                 row = rect.top // 2 + (self.zoom.height // 2 - 1) // 2 - top
                 style = theme.SEVERITY_STYLE[problem.severity]
                 spans.setdefault(row, []).append((rect.right - left, "╍", style))

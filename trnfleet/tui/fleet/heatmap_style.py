@@ -377,22 +377,19 @@ class TileLabels:
             return
         slots = theme.job_slots(self._monitor.ingest.jobs)
         fields = TILE_FIELDS if zoom.side else TILE_FIELDS[:1]
-        left, top, width, height = window
+        left, top = window.offset
         size = grid.tile * (zoom.width + zoom.chip_gap) - zoom.chip_gap
-        for tile in range(grid.tiles):
+        tiles = _in_window(grid, zoom, window)
+        numbers = store.layout.instance_of_chip[grid.tile_chip[tiles]].astype(np.int64)
+        values = [field.values(store, averages, Level.INSTANCE, numbers) for field in fields]
+        for place, (tile, number) in enumerate(zip(tiles.tolist(), numbers.tolist(), strict=True)):
             corner = zoom.rect(int(grid.tile_x[tile]), int(grid.tile_y[tile]))
             row = corner.top // 2 - zoom.head - top
             at = corner.left - left
-            if not (-zoom.head - zoom.foot - 2 * grid.tile < row < height and -size < at < width):
-                continue
-            number = int(store.layout.instance_of_chip[grid.tile_chip[tile]])
-            job = int(store.job_of[number])
-            job_name = self._descriptions.job_name(job)
+            job_name = self._descriptions.job_name(int(store.job_of[number]))
             hue = theme.JOB_STYLES[slots[job_name]] if job_name in slots else theme.QUIET
-            at_number = np.array([number])
-            values = [field.values(store, averages, Level.INSTANCE, at_number) for field in fields]
             figures = [
-                with_unit(float(value[0]), field.unit)
+                with_unit(float(value[place]), field.unit)
                 for field, value in zip(fields, values, strict=True)
             ]
             name = plain(store.layout.instances[number].rpartition("/")[2])
@@ -427,6 +424,16 @@ class TileLabels:
         tops = plot.row_of(mean, 0.8 * float(known.min(initial=high)), high, plot.ROWS)
         dots = plot.picture(np.minimum(tops, 0), tops, plot.ROWS)
         return "".join(plot.CHARACTERS[plot.cells_of(dots)[0]].tolist())
+
+
+def _in_window(grid: MapGrid, zoom: Zoom, window: Region) -> NDArray[np.int64]:
+    """Return the tiles in a window, and those whose head or foot may be."""
+    sides = []
+    for pixels, most in zip(zoom.pixels(grid, *window), grid.tile_at.shape[::-1], strict=True):
+        seen = pixels[pixels >= 0] // grid.tile
+        sides.append(slice(max(0, seen.min(initial=most) - 1), seen.max(initial=-1) + 2))
+    tiles = grid.tile_at[sides[1], sides[0]].ravel()
+    return tiles[tiles >= 0].astype(np.int64)
 
 
 class GroupLabels:
