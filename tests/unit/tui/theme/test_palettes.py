@@ -218,7 +218,8 @@ def test_calm_chips_are_of_two_tones_and_victims_are_duller_than_causes(
 ) -> None:
     """Idle and busy differ by 1.5:1 at most, and causes by 3:1 from both and from victims."""
     made = styles_of(palette)
-    loads, tiles = made["LOADS"], made["TILE_STYLE"]
+    loads = made["LOADS"]
+    tiles = made["TILE_STYLE"]
     assert 1.2 < contrast(loads[0], loads[-1]) <= 1.5
     for cause in (Tile.WARNING, Tile.CRITICAL):
         for calm in (*loads, tiles[Tile.VICTIM].bgcolor):
