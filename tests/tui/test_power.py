@@ -11,7 +11,8 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.power import GROUPS, KwhPrice
+from trnfleet.monitor.power import KwhPrice
+from trnfleet.monitor.power_groups import GROUPS
 from trnfleet.tui import theme
 from trnfleet.tui.format.power import SORTS
 from trnfleet.tui.power.view import PowerView

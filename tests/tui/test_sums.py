@@ -22,7 +22,8 @@ from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.domain.quantities import with_unit
 from trnfleet.domain.site import Site
 from trnfleet.monitor.goodput_report import goodput_facts, goodput_text
-from trnfleet.monitor.power import GROUPS, PowerReader
+from trnfleet.monitor.power import PowerReader
+from trnfleet.monitor.power_groups import GROUPS
 from trnfleet.services.files.rules import load_rules
 from trnfleet.services.usage import CauseReport, UsageReport
 from trnfleet.services.viewing import monitors_at

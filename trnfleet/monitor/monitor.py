@@ -23,7 +23,7 @@ from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.goodput import Goodput
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.medians import median
-from trnfleet.monitor.power import CappedPlaces
+from trnfleet.monitor.power_groups import CappedPlaces
 from trnfleet.monitor.reachability.pipeline_reader import PipelineReader, Recorder
 from trnfleet.monitor.reachability.reachability import FreshnessChecks, Reachability
 from trnfleet.monitor.revision import MonitorRevision
@@ -703,7 +703,7 @@ class Monitor:
             pipeline,
             instant.now_ns,
             self.goodput.recent(),
-            self._capped.used(self),
+            self._capped.used(self.caps, self.averages, self.store, ingest.job_table, table),
         )
         return Readings(
             self.store,

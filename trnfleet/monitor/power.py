@@ -6,9 +6,7 @@ divide the fleet's instances, so that their watts add up to the fleet's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,36 +18,28 @@ from trnfleet.domain.power import (
     J_PER_KWH,
     POWER_SHARE,
     POWER_W,
-    Racks,
     chip_watts,
     of_types,
     power_key,
 )
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.goodput_report import NO_JOB
-from trnfleet.monitor.reservations.table import HOLDS_NOW
+from trnfleet.monitor.power_groups import JOBS, RESERVATIONS, groups_of
 from trnfleet.monitor.store.rings.record import TIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numpy.typing import NDArray
 
-    from trnfleet.domain.layout import Layout
     from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.goodput_report import JobTime
+    from trnfleet.monitor.power_groups import PowerGroups
     from trnfleet.monitor.store.announced import Announced
     from trnfleet.monitor.store.averages import Averages
     from trnfleet.monitor.store.store import Store
 
     Floats = NDArray[np.float64]
 
-RACKS = "rack"
-ULTRASERVERS = "UltraServer"
-JOBS = "job"
-RESERVATIONS = "reservation"
-GROUPS = (RACKS, ULTRASERVERS, JOBS, RESERVATIONS)
 STEP_S = TIERS[0].step
 """Wall seconds of a mean in peaks, as in headlines."""
 PEAK_PCT = 95
@@ -64,128 +54,6 @@ HISTOGRAM_EDGES = {
     POWER_SHARE: (20.0, 40.0, 60.0, 80.0, 90.0, 100.0),
 }
 """Lower ends of all bins but the first; of power as shares of the largest chip's maximum."""
-
-
-@dataclass(frozen=True)
-class PowerGroups:
-    """A division of a fleet's instances."""
-
-    kind: str
-    """One of `GROUPS`."""
-    layout: Layout
-    number_of: NDArray[np.int64]
-    """Group of each instance."""
-    size: int
-    label: Callable[[int], str]
-    """Returns a group's place: an address, or the name of a job or reservation."""
-    order: NDArray[np.intp]
-    """Instances by group."""
-    starts: NDArray[np.intp]
-    """First instance of each group in `order`, and their number at the end."""
-
-    @staticmethod
-    def make(
-        kind: str,
-        layout: Layout,
-        number_of: NDArray[np.int64],
-        size: int,
-        label: Callable[[int], str],
-    ) -> PowerGroups:
-        """Return the groups with their members."""
-        order = np.argsort(number_of, kind="stable")
-        starts = np.searchsorted(number_of[order], np.arange(size + 1))
-        return PowerGroups(kind, layout, number_of, size, label, order, starts)
-
-    def members(self, group: int) -> NDArray[np.intp]:
-        """Return a group's instances."""
-        return self.order[self.starts[group] : self.starts[group + 1]]
-
-    def find(self, place: str) -> int | None:
-        """Return the row of a place; the last for the fleet, None if unknown."""
-        return self.size if place == FLEET else self._rows.get(place)
-
-    @cached_property
-    def places(self) -> list[str]:
-        """Labels of all groups."""
-        return [*map(self.label, range(self.size))]
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {place: row for row, place in enumerate(self.places)}
-
-    @cached_property
-    def _has(self) -> NDArray[np.intp]:
-        """Groups with instances."""
-        return np.flatnonzero(np.diff(self.starts))
-
-    def _folded(self, fold: np.ufunc, ordered: NDArray[Any]) -> NDArray[Any]:
-        """Return one value per group with instances, of values in `order` along the last axis."""
-        return fold.reduceat(ordered, self.starts[self._has], axis=-1)
-
-    def sums(self, values: NDArray[np.floating]) -> Floats:
-        """Return sums of instances' values for each group and, last, for the fleet.
-
-        NaN if all are NaN; earlier axes stay.
-        """
-        sums = np.full((*values.shape[:-1], self.size + 1), np.nan)
-        if values.size:
-            ordered = values[..., self.order]
-            known = ~np.isnan(ordered)
-            total = self._folded(np.add, np.where(known, ordered, 0.0))
-            some = self._folded(np.logical_or, known)
-            sums[..., self._has] = np.where(some, total, np.nan)
-            sums[..., -1] = np.where(some.any(axis=-1), total.sum(axis=-1), np.nan)
-        return sums
-
-    def highest(self, values: Floats) -> Floats:
-        """Return the largest value of each group and, last, of the fleet; NaN without one."""
-        most = np.full(self.size + 1, np.nan)
-        if values.size:
-            most[self._has] = self._folded(np.fmax, values[self.order])
-            most[-1] = np.fmax.reduce(values)
-        return most
-
-
-def racks_of(layout: Layout) -> PowerGroups:
-    """Return the racks; a standalone instance and an UltraServer without known chips are one."""
-    racks = Racks.of(layout)
-
-    def label(rack: int) -> str:
-        first = int(racks.start[rack])
-        return layout.instances[first] if layout.members[first] > 1 else racks.label(rack)
-
-    return PowerGroups.make(RACKS, layout, racks.of_instance.astype(np.int64), len(racks), label)
-
-
-def groups_of(kind: str, monitor: FleetState) -> PowerGroups:
-    """Return the groups of a kind.
-
-    Instances without a job or reservation are the last group.
-    """
-    layout = monitor.store.layout
-    if kind == RACKS:
-        return racks_of(layout)
-    if kind == ULTRASERVERS:
-        names = layout.ultraservers
-        rows = layout.ultraserver_of_instance
-        return PowerGroups.make(kind, layout, rows, len(names), names.__getitem__)
-    if kind == JOBS:
-        names = (*monitor.ingest.job_table.placed, "no job")
-        numbers = monitor.store.job_of.astype(np.int64)
-    else:
-        held = [
-            reservation
-            for reservation in monitor.reservations.table()
-            if reservation.message.state.value in HOLDS_NOW
-        ]
-        names = (*(reservation.message.id for reservation in held), "no reservation")
-        numbers = np.full(len(layout.instances), -1, np.int64)
-        for number, reservation in enumerate(held):
-            for run in reservation.rows:
-                numbers[run.start : run.stop] = number
-    rest = len(names) - 1
-    numbers = np.where((numbers < 0) | (numbers >= rest), rest, numbers)
-    return PowerGroups.make(kind, layout, numbers, len(names), names.__getitem__)
 
 
 class KwhPrice(NamedTuple):
@@ -268,7 +136,12 @@ class PowerReader:
             held = [(row.message.id, row.rows) for row in monitor.reservations.table()]
         state = (kind, id(monitor.store.layout), monitor.ingest.job_table.placements, held)
         if self._groups is None or self._groups[0] != state:
-            self._groups = state, groups_of(kind, monitor)
+            self._groups = (
+                state,
+                groups_of(
+                    kind, monitor.store, monitor.ingest.job_table, monitor.reservations.table()
+                ),
+            )
             self._course_of = None
         return self._groups[1]
 
@@ -354,48 +227,6 @@ class PowerReader:
             course[:, -1] = fleet[len(fleet) - steps :, 0]
             self._course_of = state, course
         return self._course_of[1]
-
-
-class CappedPlaces:
-    """Power of capped places as shares of their caps; their instances are read once."""
-
-    def __init__(self) -> None:
-        self._rows: tuple[object, dict[str, NDArray[np.intp]]] | None = None
-
-    def find(self, monitor: FleetState) -> Mapping[str, NDArray[np.intp]]:
-        """Return the instances of each cap's place; none of one that is not there now."""
-        blocks = [(row.message.id, row.rows) for row in monitor.reservations.table()]
-        jobs = monitor.ingest.job_table.placements
-        state = id(monitor.store.layout), jobs, blocks, [*monitor.caps]
-        if self._rows is None or self._rows[0] != state:
-            rows: dict[str, NDArray[np.intp]] = {}
-            for kind in GROUPS if monitor.caps else ():
-                groups = groups_of(kind, monitor)
-                for place in monitor.caps:
-                    row = groups.find(place)
-                    if row is not None:
-                        members = groups.order if row == groups.size else groups.members(row)
-                        rows.setdefault(place, members)
-            self._rows = state, rows
-        return self._rows[1]
-
-    def used(self, monitor: FleetState) -> dict[str, float | None]:
-        """Return the mean of the last seconds in percent of each cap; None if unknown."""
-        averages = monitor.averages
-        store = monitor.store
-        key = power_key(lambda names: store.announces(names, slice(None)))
-        is_known = averages.rollups.ready and averages.generation == store.generation
-        if not monitor.caps or key is None or not is_known:
-            return dict.fromkeys(monitor.caps)
-        covered = averages.covered(key, Level.INSTANCE).astype(np.float64)
-        watts = chip_watts(key, averages.shares(key), covered, store.layout)
-        rows = self.find(monitor)
-        shares = {
-            place: 100.0 * float(np.nansum(watts[rows[place]])) / cap_w
-            for place, cap_w in monitor.caps.items()
-            if place in rows and not np.isnan(watts[rows[place]]).all()
-        }
-        return {place: shares.get(place) for place in monitor.caps}
 
 
 def percentile(course: NDArray[np.floating], percent: int) -> Floats:

@@ -25,7 +25,8 @@ from trnfleet.monitor.goodput_report import (
     lost_of,
     paid_report,
 )
-from trnfleet.monitor.power import JOBS, PowerReader
+from trnfleet.monitor.power import PowerReader
+from trnfleet.monitor.power_groups import JOBS
 from trnfleet.monitor.problems.texts import loss_text
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.wire.messages import JobMessage, WatchMessage, encode_message

@@ -12,18 +12,14 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.power import FLEET
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.monitor.power import (
+from trnfleet.monitor.power import PowerReader, PowerTable, distribution, energy_of, percentile
+from trnfleet.monitor.power_groups import (
     GROUPS,
     JOBS,
     RACKS,
     RESERVATIONS,
     ULTRASERVERS,
     CappedPlaces,
-    PowerReader,
-    PowerTable,
-    distribution,
-    energy_of,
-    percentile,
 )
 from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.messages import STANDARD_COLUMNS
@@ -199,8 +195,18 @@ async def test_the_used_share_of_caps_of_all_kinds() -> None:
     unknown = ("gone", "uc1/standalone/trn2-0001")
     feed.monitor.caps.update(dict.fromkeys((*places, *unknown), 10_000.0))
     capped = CappedPlaces()
-    used = capped.used(feed.monitor)
-    assert used == {
+
+    def used() -> dict[str, float | None]:
+        monitor = feed.monitor
+        return capped.used(
+            monitor.caps,
+            monitor.averages,
+            monitor.store,
+            monitor.ingest.job_table,
+            monitor.reservations.table(),
+        )
+
+    assert used() == {
         **{place: pytest.approx(3.0 * chips) for place, chips in places.items()},
         **dict.fromkeys(unknown),
     }
@@ -208,7 +214,7 @@ async def test_the_used_share_of_caps_of_all_kinds() -> None:
     feed.describe()
     feed.tick()
     feed.monitor.caps["serve"] = 10_000.0
-    assert capped.used(feed.monitor)["serve"] == pytest.approx(3.0 * 64)
+    assert used()["serve"] == pytest.approx(3.0 * 64)
 
 
 async def test_a_place_above_its_cap_alerts() -> None:

@@ -13,7 +13,7 @@ from trnfleet.domain.address import LEVEL_NAMES, Level, level_of
 from trnfleet.domain.filters.language import parse
 from trnfleet.domain.quantities import with_unit
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.power import RACKS
+from trnfleet.monitor.power_groups import RACKS
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.text import plain
 from trnfleet.tui import theme

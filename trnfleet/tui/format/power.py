@@ -19,7 +19,8 @@ from trnfleet.domain.quantities import (
 )
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.goodput_report import ESTIMATED, JobTime
-from trnfleet.monitor.power import JOBS, NEAR_CAP, PEAK_PCT
+from trnfleet.monitor.power import NEAR_CAP, PEAK_PCT
+from trnfleet.monitor.power_groups import JOBS
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import Parts, fit, right, width_of
 

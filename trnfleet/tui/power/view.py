@@ -22,21 +22,23 @@ from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.goodput_report import ESTIMATED
 from trnfleet.monitor.power import (
-    GROUPS,
     HISTOGRAM_EDGES,
-    JOBS,
     PEAK_PCT,
-    RACKS,
-    RESERVATIONS,
     STEP_S,
-    ULTRASERVERS,
-    CappedPlaces,
     Distribution,
     Energy,
     PowerReader,
     PowerTable,
     distribution,
     energy_of,
+)
+from trnfleet.monitor.power_groups import (
+    GROUPS,
+    JOBS,
+    RACKS,
+    RESERVATIONS,
+    ULTRASERVERS,
+    CappedPlaces,
     groups_of,
 )
 from trnfleet.monitor.store.gaps import Reason
@@ -577,8 +579,11 @@ class PowerView(FilteredView):
         """Return the place of a row in any group, by its address or name."""
         if place == FLEET:
             return place
+        monitor = self.monitor
         for kind in dict.fromkeys((self.kind, *GROUPS)):
-            places = groups_of(kind, self.monitor).places
+            places = groups_of(
+                kind, monitor.store, monitor.ingest.job_table, monitor.reservations.table()
+            ).places
             near = [label for label in places if label == place or label.endswith(f"/{place}")]
             if len(near) == 1:
                 return near[0]
@@ -764,7 +769,11 @@ class PowerView(FilteredView):
         cap = f"cap: {types.pop():g} W a chip" if len(types) == 1 else "cap: of the catalogue"
         own = "* yours" if table.is_own_cap.any() else ":cap 12kW sets one"
         fleets = self.context.fleets
-        missing = self.monitor.caps.keys() - self._capped.find(self.monitor).keys()
+        monitor = self.monitor
+        capped = self._capped.find(
+            monitor.caps, monitor.store, monitor.ingest.job_table, monitor.reservations.table()
+        )
+        missing = monitor.caps.keys() - capped.keys()
         wrong = fleets.caps.problem
         if missing and not fleets.are_several:
             wrong = f"cap of {plain(', '.join(sorted(missing)), 60)}: not there now"
