@@ -454,7 +454,7 @@ async def test_a_tall_screen_has_charts_of_the_chosen_ones_place() -> None:
             lines = [charts.render_line(y).text for y in range(charts.size.height)]
             assert lines[0].strip().startswith(head.strip())
             text = "\n".join(lines)
-            assert ("NeuronCores" in text) is bool(head)
+            assert ("NC util" in text) is bool(head)
             title = re.search(r"NC util +([\d.]+) %", text)
             row = next(line for line in pilot.screen() if line.startswith(">") and chosen in line)
             util = re.search(r"([\d.]+)%", row)

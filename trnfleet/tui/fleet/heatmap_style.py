@@ -6,6 +6,7 @@ shows one pixel, as the digit of its step.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from rich.style import Style
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
-from trnfleet.domain.quantities import counted, with_unit
+from trnfleet.domain.quantities import NOT_AVAILABLE, counted, with_unit
 from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.store.fields import BY_KEY, Field
@@ -376,7 +377,9 @@ class TileLabels:
         if not zoom.head or not averages.rollups.ready or averages.generation != store.generation:
             return
         slots = theme.job_slots(self._monitor.ingest.jobs)
-        fields = TILE_FIELDS if zoom.side else TILE_FIELDS[:1]
+        announced = self._context.frame.summary.announced
+        fields = [field for field in TILE_FIELDS if announced.knows(field.parts)]
+        del fields[len(fields) if zoom.side else 1 :]
         left, top = window.offset
         size = grid.tile * (zoom.width + zoom.chip_gap) - zoom.chip_gap
         tiles = _in_window(grid, zoom, window)
@@ -396,11 +399,12 @@ class TileLabels:
             # Narrow tiles name an instance by its numbers.
             name = name if zoom.side else name.partition("-")[2] or name
             yield row, (at, "▌", hue)
-            watts = figures[0] if size >= ROOMY_TILE else figures[0][:3].rstrip(". ")
-            room = size - 2 - (0 if zoom.side else len(watts))
+            is_roomy = zoom.side or size >= ROOMY_TILE or not figures
+            first = "".join(figures[:1]) if is_roomy else _short(float(values[0][place]), fields[0])
+            room = size - 2 - (0 if zoom.side else len(first))
             yield row, (at + 1, f"{without_start(name, room):<{room}} ", theme.BASE)
             if not zoom.side:
-                yield row, (at + 2 + room, watts, theme.QUIET)
+                yield row, (at + 2 + room, first, theme.QUIET)
                 continue
             for line, text in enumerate(figures):
                 yield row + 1 + line, (at + size, f"{text:>{zoom.side}}", theme.QUIET)
@@ -424,6 +428,15 @@ class TileLabels:
         tops = plot.row_of(mean, 0.8 * float(known.min(initial=high)), high, plot.ROWS)
         dots = plot.picture(np.minimum(tops, 0), tops, plot.ROWS)
         return "".join(plot.CHARACTERS[plot.cells_of(dots)[0]].tolist())
+
+
+def _short(value: float, field: Field) -> str:
+    """Return a figure in three cells: kW without the unit, or percent."""
+    if math.isnan(value):
+        return NOT_AVAILABLE
+    if field.unit == "W":
+        return f"{value / 1e3:.1f}" if value < 9_950 else f"{value / 1e3:.0f}"
+    return f"{value:.0f}%"
 
 
 def _in_window(grid: MapGrid, zoom: Zoom, window: Region) -> NDArray[np.int64]:
@@ -590,13 +603,15 @@ def health_legend(shown: frozenset[Tile], right: Parts, width: int) -> Parts:
         if _TILES[health] not in shown:
             continue
         glyph, style = tile_of(health)
+        label = word
         if health is MapHealth.NORMAL and theme.HAS_RAMP and not theme.is_ascii:
             level = _marked(PixelCode.HEALTH + MapHealth.NORMAL + LOADS * 3 // 4)
             glyph, style = level or (glyph, style)
+            label = "NC util"
         entry: Parts = [
             (" ", theme.BASE),
             (glyph if glyph.strip() else " ", style),
-            (f" {word} ", theme.QUIET),
+            (f" {label} ", theme.QUIET),
         ]
         room -= width_of(entry)
         if room < 0:
@@ -609,7 +624,7 @@ _HEALTH_KEY = (
     (MapHealth.CRITICAL, "critical"),
     (MapHealth.WARNING, "warning"),
     (MapHealth.VICTIM, "stopped by it"),
-    (MapHealth.NORMAL, "NC util"),
+    (MapHealth.NORMAL, "normal"),
     (MapHealth.IDLE, "idle"),
     (MapHealth.STALE, "stale"),
     (MapHealth.OFFLINE, "offline"),

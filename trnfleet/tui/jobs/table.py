@@ -209,8 +209,8 @@ def amounts_of(paid: PaidTime, *, in_usd: bool) -> NDArray[np.float64] | None:
 
 
 def amount_text(amount: float | None) -> str:
-    """Return an amount in at most ten cells."""
-    if amount is None:
+    """Return an amount in at most ten cells; NaN is that of no time yet."""
+    if amount is None or math.isnan(amount):
         return NOT_AVAILABLE
     text = f"{amount:,.2f}" if abs(amount) < 99_999.995 else f"{amount:,.0f}"
     return text.lstrip("-") if not text.strip("-0.") else text

@@ -562,7 +562,12 @@ class PowerView(FilteredView):
         monitor = self.monitor
         limit_w = None
         if watts.lower() != "off":
-            limit_w = parse_number(POWER_COLUMNS.find("cap"), watts)
+            try:
+                limit_w = parse_number(POWER_COLUMNS.find("cap"), watts)
+            except ConfigError:
+                raise ConfigError(
+                    f"cap: {plain(watts, 40)!r} is neither watts, such as 12kW, nor off"
+                ) from None
             if limit_w <= 0:
                 raise ConfigError(f"cap: {watts} is not above 0")
         until = self.context.fleets.caps.put(monitor.fleet_name, label, limit_w)

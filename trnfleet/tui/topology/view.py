@@ -103,7 +103,7 @@ class TopologyView(FilteredView):
         Binding("N", "instance(-1)", "previous instance"),
         Binding("underscore", "fleet", "UltraServers and instances of the fleet"),
         Binding("s", "sort", f"sort links: {', '.join(SORTS)}"),
-        *filter_keys("filter: part of anything, share<90, down, job=name, state=slow, !text"),
+        *filter_keys("filter: part of anything, job=name, !text; of links share<90, state=slow"),
     ]
 
     def __init__(self, context: UiContext) -> None:

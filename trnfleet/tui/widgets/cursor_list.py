@@ -181,10 +181,10 @@ class CursorList(LineView, Generic[K]):
         self.post_message(self.Changed())
 
     def row_text(self) -> str:
-        """Return the text of the row under the cursor as on the screen."""
+        """Return the text of the row under the cursor, without its signs of a cursor and a tree."""
         first = self._row * self.lines_per_row - self.top
         lines = range(max(0, first), min(first + self.lines_per_row, self.lines_size().height))
-        return "\n".join(self.render_line(line).text.strip() for line in lines)
+        return "\n".join(self.render_line(line).text.lstrip(" >▸▾").rstrip() for line in lines)
 
     def to_top(self) -> None:
         """Move the cursor to the first row, as after sorting."""
