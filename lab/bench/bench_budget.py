@@ -1,6 +1,6 @@
 """Cost of the app.
 
-`python -m lab.bench.bench_budget [--part demo|large|paced]... [--against CHECKOUT]`
+`python -m lab.bench.bench_budget [--part demo|large|paced]... [--view KEY] [--against CHECKOUT]`
 
 `demo` is the app of `trnfleet demo` at 120x40, without its simulator and broker: user and system
 CPU after a minute, and its memory. `--against` runs another checkout at the same time, so that
@@ -47,8 +47,10 @@ MIB = 2**20
 WARM_UP_S = 60.0
 ULTRASERVERS = 15_625
 CHANGED = ("nc_util_pct", "power_w", "temperature_c", "tflops", "hbm_used_bytes")
+JOBS = 48
 EVERY_S = 0.1
 PACE_BYTES_PER_S = 500_000
+FLEET = "1"
 NOTE = b"charts show"
 """Text shown by this benchmark's keys."""
 
@@ -174,8 +176,8 @@ def demo(seconds: float, checkouts: Sequence[Path]) -> None:
             each.terminal.end(keys="q")
 
 
-def large(seconds: float, kind: type[BareTerminal]) -> None:
-    """Print the cost of the app over a large fleet, and the time of keys."""
+def large(seconds: float, kind: type[BareTerminal], view: str = FLEET) -> None:
+    """Print the cost of a view over a large fleet; of Fleet also the time of keys."""
     with tempfile.TemporaryDirectory() as folder:
         spent = Path(folder) / "spent"
         program = [sys.executable, "-m", "lab.bench.bench_budget", "--app", str(spent)]
@@ -183,6 +185,8 @@ def large(seconds: float, kind: type[BareTerminal]) -> None:
             until = time.monotonic() + 60
             while not (spent.exists() and spent.stat().st_size) and time.monotonic() < until:
                 time.sleep(0.1)
+            time.sleep(15)
+            terminal.send(view)
             time.sleep(15)
             fed = float(spent.read_text())
             begun = time.monotonic()
@@ -193,10 +197,10 @@ def large(seconds: float, kind: type[BareTerminal]) -> None:
             used = cpu_s(terminal.process) - before
             feeding = float(spent.read_text()) - fed
             output = (len(terminal.raw) - size) / elapsed / 1e3
-            keys = [key_ms(terminal, number) for number in range(60)]
+            keys = [key_ms(terminal, number) for number in range(60 * (view == FLEET))]
             memory = terminal.process.memory_info().rss / MIB
             terminal.end(keys="q")
-    print(f"{ULTRASERVERS * 4:,} instances at {1 / EVERY_S:g} Hz, 240x70", end="")
+    print(f"{ULTRASERVERS * 4:,} instances at {1 / EVERY_S:g} Hz, 240x70, view {view}", end="")
     print(f", {PACE_BYTES_PER_S // 1000} KB/s" if kind.pace_bytes_per_s else "", end=": ")
     print(
         f"{(used - feeding) / elapsed * 100:.1f} % of a core (changing values:"
@@ -204,6 +208,8 @@ def large(seconds: float, kind: type[BareTerminal]) -> None:
         end=" ",
     )
     print(f"output {output:.0f} KB/s, {memory:.0f} MiB")
+    if not keys:
+        return
     low, middle, high = np.percentile(keys, [5, 50, 95])
     print(
         f"  key to screen: median {middle:.0f} ms, p95 {high:.0f} ms, p5 {low:.0f} ms ({len(keys)}"
@@ -228,9 +234,13 @@ async def app(spent: Path) -> None:
     monitor = Monitor(QuietSource(), "bench", clock=clock, rules=load_rules(()))
     store, feed = monitor.store, Feed(ultraservers(ULTRASERVERS))
     feed.scatter()
+    # A job has one UltraServer of each run of them.
+    places = feed.layout.ultraservers
+    feed.jobs = {f"job-{job:02d}": places[job::JOBS] for job in range(JOBS)}
     store.replace_layout(feed.layout)
     for name, column in feed.columns.items():
         store.columns[name][...] = column
+    monitor.apply(feed.announcements([]))
 
     # Of a fixed width and over what was there: a reader meanwhile finds the whole of a figure.
     file = os.open(spent, os.O_WRONLY | os.O_CREAT)
@@ -260,6 +270,7 @@ def main() -> None:
     )
     parser.add_argument("--part", action="append", choices=("demo", "large", "paced"))
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--view", default=FLEET, help="key of the view that `large` shows")
     parser.add_argument(
         "--app", type=Path, help="only show the large fleet; what changing it takes goes here"
     )
@@ -280,7 +291,7 @@ def main() -> None:
     if "demo" in parts:
         demo(given.seconds, [ROOT, *(each.resolve() for each in given.against)])
     if "large" in parts:
-        large(given.seconds, BareTerminal)
+        large(given.seconds, BareTerminal, given.view)
     if "paced" in parts:
         large(given.seconds, PacedTerminal)
 
