@@ -193,9 +193,11 @@ class CappedPlaces:
         reservations: Sequence[Reservation],
     ) -> dict[str, float | None]:
         """Return the mean of the last seconds in percent of each cap; None if unknown."""
+        if not caps:
+            # Most fleets have none, and this is asked in each pass.
+            return {}
         key = power_key(lambda names: store.announces(names, slice(None)))
-        is_known = averages.rollups.ready and averages.generation == store.generation
-        if not caps or key is None or not is_known:
+        if key is None or not averages.rollups.ready or averages.generation != store.generation:
             return dict.fromkeys(caps)
         covered = averages.covered(key, Level.INSTANCE).astype(np.float64)
         watts = chip_watts(key, averages.shares(key), covered, store.layout)

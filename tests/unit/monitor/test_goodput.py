@@ -525,7 +525,7 @@ async def test_energy_of_jobs_adds_up_to_the_fleets() -> None:
 
 
 async def test_tokens_are_kept_where_checkpoints_tell() -> None:
-    """Lost work has no tokens: those that are left cost more joules."""
+    """Lost work leaves fewer tokens, which cost more joules each."""
     feed = live_feed()
     feed.set("power_w", 300.0)
 

@@ -73,7 +73,7 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_page_too_many() -> None:
-    """It is told why, and starts no app."""
+    """It says why, and starts no app."""
 
     class Browser:
         sent = b""

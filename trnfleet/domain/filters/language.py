@@ -154,7 +154,7 @@ class Comparison:
 
 
 class Either(NamedTuple):
-    """A group: filters of which one must match."""
+    """A group of filters; one must match."""
 
     options: tuple[Filter, ...]
 

@@ -94,7 +94,7 @@ class Chart(NamedTuple):
         return height - 1 - (self.below is not None)
 
     total: Series | None = None
-    """The sum of which the series are parts, stacked below it; None for no stack."""
+    """The sum that the stacked series add up to; None for no stack."""
 
 
 def draw(
