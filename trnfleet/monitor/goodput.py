@@ -571,8 +571,7 @@ def _add_energy(
     def put(column: Sum, of_instances: NDArray[np.float64]) -> None:
         added[:, column] = np.bincount(paid.numbers, of_instances, len(added)) * lasted_s
 
-    layout = store.layout
-    put(Sum.CHIP_S, layout.sizes.astype(np.float64))
+    added[:, Sum.CHIP_S] = paid.sizes[:, 1] * lasted_s
     key = power_key(lambda names: store.announces(names, slice(None))) if is_heard else None
     if key is None:
         return
@@ -580,7 +579,7 @@ def _add_energy(
     # A silent instance has its last known values.
     covered = np.where(rollups.live(Level.INSTANCE), covered, 0.0)
     put(Sum.METERED_CHIP_S, covered)
-    watts = chip_watts(key, totals, covered, layout)
+    watts = chip_watts(key, totals, covered, store.layout)
     for column in (Sum.ENERGY_J,) if key == POWER_W else (Sum.ENERGY_J, Sum.MODELLED_J):
         put(column, np.where(covered > 0, watts, 0.0))
 

@@ -153,11 +153,8 @@ class Averages:
         aggregate = BY_NAME[name].aggregate
         if aggregate is Aggregate.MAX:
             return self._most(name, level, pick)
-        totals, counts = self._window(name, level, pick)
-        known = counts > 0
-        if aggregate is Aggregate.MEAN:
-            return _quotient(totals.sum(axis=0), counts.sum(axis=0))
-        return _quotient(np.where(known, totals, 0.0).sum(axis=0), known.sum(axis=0))
+        total, count, samples = self._sums(name, level, pick)
+        return _quotient(total, count if aggregate is Aggregate.MEAN else samples)
 
     def mean(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a metric's mean per covered chip or instance.
@@ -168,8 +165,8 @@ class Averages:
             return self.rollups.mean(name, level, pick)
         if BY_NAME[name].aggregate is Aggregate.MAX:
             return self.value(name, level, pick)
-        totals, counts = self._window(name, level, pick)
-        return _quotient(np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0))
+        total, count, _ = self._sums(name, level, pick)
+        return _quotient(total, count)
 
     def parts(self, name: str, level: Level) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a mean's totals over the window and its chip (or instance) counts.
@@ -178,8 +175,8 @@ class Averages:
         """
         if name not in _ROWS or not self.samples:
             return self.rollups.parts(name, level)
-        totals, counts = self._window(name, level, ALL)
-        return np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0)
+        total, count, _ = self._sums(name, level, ALL)
+        return total, count
 
     def shares(self, name: str) -> NDArray[np.float64]:
         """Return each instance's part of the fleet's mean total of a metric; NaN without one.
@@ -232,19 +229,17 @@ class Averages:
             np.maximum(most, sample.totals[level][row][pick], out=most, where=known)
         return np.where(most > -np.inf, most, np.nan)
 
-    def _window(
-        self, name: str, level: Level, pick: Pick
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return samples x nodes: totals, and counts."""
+    def _sums(self, name: str, level: Level, pick: Pick) -> tuple[NDArray[np.float64], ...]:
+        """Return totals, counts and samples with a value over the window, for nodes of a level."""
         row = _ROWS[name]
-        return (
-            np.stack([sample.totals[level][row][pick] for sample in self.samples]).astype(
-                np.float64
-            ),
-            np.stack([sample.counts[level][row][pick] for sample in self.samples]).astype(
-                np.float64
-            ),
-        )
+        total, count, samples = np.zeros((3, self.layout.count(level)))[:, pick]
+        for sample in self.samples:
+            counts = sample.counts[level][row][pick]
+            known = counts > 0
+            np.add(total, sample.totals[level][row][pick], out=total, where=known)
+            count += counts
+            samples += known
+        return total, count, samples
 
 
 def _quotient(total: NDArray[np.float64], count: NDArray[np.number]) -> NDArray[np.float64]:

@@ -185,7 +185,7 @@ class HealthValues:
         Among normal chips it is the busiest. A pixel is `side` chips wide.
         """
         if side >= grid.tile:
-            return self._of_map(grid, side)[np.ix_(y, x)]
+            return self._of_instances(grid, side, x, y)
         inside = np.arange(side)
         across, down = (np.add.outer(side * axis, inside).ravel() for axis in (x, y))
         healths = self._at(grid.chips_at(across, down))
@@ -241,29 +241,32 @@ class HealthValues:
             states[normal] += np.where(np.isnan(util), 0, load).astype(np.int8)
         return states
 
-    def _of_map(self, grid: MapGrid, side: int) -> NDArray[np.int8]:
-        """Make all pixels of a map from whole instances."""
-        store = self._monitor.store
-        rollups = self._monitor.rollups
+    def _of_instances(
+        self, grid: MapGrid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+    ) -> NDArray[np.int8]:
+        """Return the worst state of pixels that have whole instances."""
         place, shape = grid.pixels_of_pieces(side)
-        worst = np.zeros(shape[0] * shape[1], np.int8)
-        if rollups.ready and rollups.generation == store.generation:
-            np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
-        else:
-            worst[place] = MapHealth.MISSING
-        return worst.reshape(shape)
+        wanted = np.zeros(shape, np.bool_)
+        wanted[np.ix_(y, x)] = True
+        pieces = np.flatnonzero(wanted.ravel()[place])
+        worst = np.zeros(shape, np.int8)
+        np.maximum.at(worst.ravel(), place[pieces], self._worst(grid.piece_instance[pieces]))
+        return worst[np.ix_(y, x)]
 
-    def _of_instances(self) -> NDArray[np.int8]:
-        """Return the worst state of the chips of each instance."""
-        states = self._monitor.rollups.states(Level.INSTANCE) > 0
-        idle = np.flatnonzero(self._monitor.rollups.mean(_UTIL, Level.INSTANCE) <= IDLE_BELOW_PCT)
-        idle = idle[self._may_idle(idle)]
+    def _worst(self, instances: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Return the worst state of the chips of some instances."""
+        rollups = self._monitor.rollups
+        if not rollups.ready or rollups.generation != self._monitor.store.generation:
+            return np.full(len(instances), MapHealth.MISSING, np.int8)
+        states = rollups.states(Level.INSTANCE)[instances] > 0
+        idle = np.flatnonzero(rollups.mean(_UTIL, Level.INSTANCE, instances) <= IDLE_BELOW_PCT)
+        idle = idle[self._may_idle(instances[idle])]
         health = np.full(len(states), MapHealth.NORMAL, np.int8)
-        health[idle] = self._unused()[idle]
+        health[idle] = self._unused()[instances[idle]]
         health[~states[:, Freshness.LIVE]] = MapHealth.MISSING
         health[states[:, Freshness.STALE]] = MapHealth.STALE
         health[states[:, Freshness.OFFLINE]] = MapHealth.OFFLINE
-        return self._with_load(_RAISED[self._ranked().worst, health], np.arange(len(health)))
+        return self._with_load(_RAISED[self._ranked().worst[instances], health], instances)
 
     def _mark(self) -> Hashable:
         revision = self._monitor.revision

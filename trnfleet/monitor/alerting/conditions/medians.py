@@ -247,8 +247,10 @@ def _rows(chips: Rows, flags: Flags) -> Rows:
 def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
     """Return the median over the live chips of each chip's job."""
     jobs = readings.job_of_chips(rows)
-    medians = {job: readings.job_median(figure, job) for job in set(jobs.tolist()) - {-1}}
-    return np.array([medians.get(job, np.nan) for job in jobs.tolist()])
+    medians = np.full(int(jobs.max(initial=-1)) + 2, np.nan)  # the last is for chips without a job
+    for job in np.flatnonzero(np.bincount(jobs + 1)[1:]).tolist():
+        medians[job] = readings.job_median(figure, job)
+    return medians[jobs]
 
 
 def _host_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
