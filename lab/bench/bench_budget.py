@@ -47,6 +47,7 @@ MIB = 2**20
 WARM_UP_S = 60.0
 ULTRASERVERS = 15_625
 CHANGED = ("nc_util_pct", "power_w", "temperature_c", "tflops", "hbm_used_bytes")
+JOBS = 48
 EVERY_S = 0.1
 PACE_BYTES_PER_S = 500_000
 FLEET = "1"
@@ -233,9 +234,13 @@ async def app(spent: Path) -> None:
     monitor = Monitor(QuietSource(), "bench", clock=clock, rules=load_rules(()))
     store, feed = monitor.store, Feed(ultraservers(ULTRASERVERS))
     feed.scatter()
+    # A job has one UltraServer of each run of them.
+    places = feed.layout.ultraservers
+    feed.jobs = {f"job-{job:02d}": places[job::JOBS] for job in range(JOBS)}
     store.replace_layout(feed.layout)
     for name, column in feed.columns.items():
         store.columns[name][...] = column
+    monitor.apply(feed.announcements([]))
 
     # Of a fixed width and over what was there: a reader meanwhile finds the whole of a figure.
     file = os.open(spent, os.O_WRONLY | os.O_CREAT)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem
+    from trnfleet.monitor.store.averages import Averages
     from trnfleet.tui.fleet.heatmap_grid import MapGrid
 
 HEALTH = Field(
@@ -176,6 +177,7 @@ class HealthValues:
             None,
             _ranks(EMPTY_LAYOUT, (), np.zeros(0, np.int32)),
         )
+        self._utils: tuple[Averages | None, NDArray[np.float64]] = (None, np.zeros(0))
 
     def window(
         self, grid: MapGrid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
@@ -233,9 +235,9 @@ class HealthValues:
         """
         states = health + np.int8(LOADS) * (health > MapHealth.NORMAL)
         normal = np.flatnonzero(health == MapHealth.NORMAL)
-        averages = self._monitor.averages
-        if averages.rollups.ready and averages.generation == self._monitor.store.generation:
-            util = averages.mean(_UTIL, Level.INSTANCE, instances[normal])
+        utils = self._mean_utils()
+        if utils is not None:
+            util = utils[instances[normal]]
             util = util if share is None else util * share[normal]
             load = np.clip(np.nan_to_num(util) * LOADS // 100, 0, LOADS - 1) + 1
             states[normal] += np.where(np.isnan(util), 0, load).astype(np.int8)
@@ -278,13 +280,25 @@ class HealthValues:
         Instances may repeat. Between two training steps every chip is idle for a moment; its
         instance, averaged over some seconds, is not.
         """
-        store = self._monitor.store
-        averages = self._monitor.averages
-        free: NDArray[np.bool_] = store.job_of[instances] < 0
-        if averages.rollups.ready and averages.generation == store.generation:
+        free: NDArray[np.bool_] = self._monitor.store.job_of[instances] < 0
+        utils = self._mean_utils()
+        if utils is not None:
             held = np.flatnonzero(~free)
-            free[held] = averages.mean(_UTIL, Level.INSTANCE, instances[held]) <= IDLE_BELOW_PCT
+            free[held] = utils[instances[held]] <= IDLE_BELOW_PCT
         return free
+
+    def _mean_utils(self) -> NDArray[np.float64] | None:
+        """Return the mean utilisation of each instance over some seconds.
+
+        None before the first sample of this layout. It is kept for a pass: the map, the line of the
+        selection and each key need it.
+        """
+        averages = self._monitor.averages
+        if not averages.rollups.ready or averages.generation != self._monitor.store.generation:
+            return None
+        if self._utils[0] is not averages or not averages.samples:
+            self._utils = averages, averages.mean(_UTIL, Level.INSTANCE)
+        return self._utils[1]
 
     def _unused(self) -> NDArray[np.int8]:
         """Return the health of an idle chip, by instance."""
