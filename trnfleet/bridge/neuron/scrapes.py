@@ -232,16 +232,9 @@ class Scrapes:
         lines = text.split(b"\n", MOST_LINES + 1)
         if len(lines) > MOST_LINES + 1:
             raise WireError(f"the page has more than {MOST_LINES:,} lines")
-        names = []
-        values = [b""]
-        for line in lines:
-            name, labels_end, value = line.rpartition(b"} ")
-            if not labels_end:
-                name, _, value = line.partition(b" ")
-                name += b"\0"
-            names.append(name)
-            values.append(value)
-        digest = hash(b"\n".join(names))
+        parts = [line.rpartition(b" ") for line in lines]
+        digest = hash(b"\n".join([name for name, _, _ in parts]))
+        values = [b"", *[value for _, _, value in parts]]
         if digest == self._digest and self._names is not None:
             try:
                 return [self._read_values(self._names, values)]
@@ -432,6 +425,13 @@ class ExporterLayout:
         self._hardware: dict[str, int] = {}
         self._tags: dict[str, int] = {}
         self.places = [self._place(sample.name, sample.labels) for sample in samples]
+        # Cores and their memory are most of a page. Numbers only: each host has a layout.
+        self._cores, self._memory, self._others = array("I"), array("I"), array("I")
+        for number, place in enumerate(self.places):
+            if place is not None:
+                {DocumentPart.CORE: self._cores, DocumentPart.MEMORY: self._memory}.get(
+                    place.part, self._others
+                ).append(number)
 
     def _place(self, name: str, labels: dict[str, str]) -> SeriesPlace | None:
         """Return the place of a series, and store its labels."""
@@ -468,15 +468,18 @@ class ExporterLayout:
         devices: dict[int, dict[str, Any]] = {}
         usage: dict[str, float] = {}
         host_memory: dict[str, float] = {}
-        for place, value in zip(self.places, values, strict=True):
-            if place is None:
-                continue
-            part, key, row, series, core = place
-            if part is DocumentPart.CORE:
-                cores[row][core] = {key: value * 100.0} if value else _IDLE
-            elif part is DocumentPart.MEMORY:
-                memory[row].setdefault(core, {})[key] = value
-            elif series is not None:
+        places: list[Any] = self.places
+        for number in self._cores:
+            place = places[number]
+            value = values[number]
+            cores[place.row][place.core] = {UTILISATION: value * 100.0} if value else _IDLE
+        for number in self._memory:
+            place = places[number]
+            memory[place.row].setdefault(place.core, {})[place.key] = values[number]
+        for number in self._others:
+            part, key, row, series, _ = places[number]
+            value = values[number]
+            if series is not None:
                 stats = reports[row].setdefault("execution_stats", {})
                 counts = stats.setdefault(_COUNTED[part], {})
                 counts[key] = growth(totals, series, value)
