@@ -123,7 +123,11 @@ async def test_a_silence_with_its_preview() -> None:
         assert "night work" in line
         assert "ann" in line
         assert 'severity="critical"' in line
-        await pilot.press("x")
+        await pilot.press("/", *"day work", "enter")
+        await pilot.pause()
+        assert "Nothing matches day work." in pilot.text()
+        assert "No silences." not in pilot.text()
+        await pilot.press("escape", "x")
         await pilot.pause()
         await pilot.telemetry(feed)
         assert "No silences." in pilot.text()

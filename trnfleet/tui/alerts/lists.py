@@ -252,7 +252,6 @@ class SilenceList(TabList[str, "Silence"]):
 
     def __init__(self, snapshot: AlertSnapshot) -> None:
         super().__init__(snapshot)
-        self.words = ["No silences. z silences alerts like the one under the cursor."]
         self.matched: dict[str, int] = {}
         """Number of active alerts that match, by silence id."""
 

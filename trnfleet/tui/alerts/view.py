@@ -179,13 +179,15 @@ def with_order(
 
 
 def nothing_words(snapshot: AlertSnapshot, tab: str, pattern: str) -> list[str]:
-    """Return the text of an empty list of alerts, or of an empty history."""
-    if not snapshot.has_rules:
+    """Return the text of an empty list."""
+    if not snapshot.has_rules and tab != SILENCES:
         return ["No rules are loaded, so there are no alerts."]
     if snapshot.incomplete == LOADING:
         return ["Loading alerts …"]
     if pattern:
         return [f"Nothing matches {plain(pattern, 60)}. Esc shows everything."]
+    if tab == SILENCES:
+        return ["No silences. z silences alerts like the one under the cursor."]
     if snapshot.incomplete:
         return [f"No alerts {snapshot.incomplete}. What fired before is not known."]
     if tab == HISTORY:
@@ -533,13 +535,14 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         if key == self._listed:
             return
         self._listed = key
+        words = nothing_words(snapshot, self.tab, self.pattern)
         if self.tab == SILENCES:
+            self.silences.words = words
             self.silences.matched = {
                 name: len(matches) for name, matches in matched_by_silences(snapshot).items()
             }
             self.silences.put(self._query.silences())
             return
-        words = nothing_words(snapshot, self.tab, self.pattern)
         if self.tab == HISTORY:
             self.history.words = words
             self.history.put(self._query.history())
