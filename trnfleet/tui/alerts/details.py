@@ -21,7 +21,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.gaps import Reason
 from trnfleet.monitor.store.history import KEPT
-from trnfleet.monitor.store.job_history import JOB_KEYS
+from trnfleet.monitor.store.job_history import POWER, STEP_TIME
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.lists import HistoryEntry
@@ -100,7 +100,7 @@ def read_past(context: UiContext, alert: Alert) -> Past | None:
     limit = rule.limit if rule.is_plain else None
     base = 0.0
     before = Reason.BEFORE_START
-    if rule.figure in JOB_KEYS and alert.target in history.job_names():
+    if rule.figure in {POWER, STEP_TIME} and alert.target in history.job_names():
         place = alert.target
         title = "step time" if rule.figure.endswith("_s") else "power"
         low = 0.0
