@@ -162,6 +162,11 @@ def format_rfc3339(ns: int) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}.{rest // NS_PER_MS:03d}Z"
 
 
+def format_local(ns: int) -> str:
+    """Return `ns` since 1970 as the machine's local time, such as `22:04 CET`."""
+    return time.strftime("%H:%M %Z", time.localtime(ns // NS_PER_S))
+
+
 def format_basic(ns: int) -> str:
     """Return `ns` since 1970 in the basic format of ISO 8601, in UTC.
 

@@ -85,6 +85,8 @@ class LookOptions(NamedTuple):
     """One of `THEMES`. None to fit the terminal."""
     ascii_only: bool
     """Whether the terminal gets ASCII only, even where it has UTF-8."""
+    local_time: bool
+    """Whether the header shows local time beside UTC."""
 
 
 class ThemeName(CompletedType[str]):
@@ -125,6 +127,11 @@ look_options = option_group(
                 "Draw with ASCII only; the default if the locale has no UTF-8, or TERM is linux or"
                 " vt100."
             ),
+        ),
+        setting(
+            "--local-time",
+            is_flag=True,
+            help="Show local time beside UTC in the header, in the time zone of TZ or the machine.",
         ),
     ),
 )

@@ -63,6 +63,7 @@ async def run_app(
     kwh_price: tuple[float, str] | None = None,
     theme_name: str | None = None,
     ascii_only: bool = False,
+    local_time: bool = False,
     is_first_run: bool = False,
     may_save: bool = True,
 ) -> int:
@@ -87,6 +88,7 @@ async def run_app(
         kwh_price: Amount and currency of a kWh; None for no money.
         theme_name: One of the themes; None for the one that fits the terminal.
         ascii_only: Whether the terminal gets ASCII only, even where it shows more.
+        local_time: Whether the header shows local time beside UTC.
         is_first_run: Whether the tour is shown.
         may_save: Whether files are written: snapshots and caps.
 
@@ -113,6 +115,7 @@ async def run_app(
         is_first_run=is_first_run,
     )
     app.may_save = may_save
+    app.fleets.shows_local_time = local_time
     app.fleets.kwh_price = None if kwh_price is None else KwhPrice(*kwh_price)
     app.fleets.caps.open(caps_file(), may_save=may_save)
     for context in app.fleets.contexts:

@@ -310,6 +310,7 @@ async def _run(
             kwh_price=power.kwh_price,
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
+            local_time=looks.local_time,
             processes=[*children, *([Notice(notice, clock)] if notice else [])],
             is_first_run=is_first_run(),
         )

@@ -208,5 +208,6 @@ async def _run(
             kwh_price=power.kwh_price,
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
+            local_time=looks.local_time,
             may_save=may_save,
         )

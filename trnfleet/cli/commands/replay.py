@@ -262,6 +262,7 @@ def command(
                 kwh_price=power.kwh_price,
                 theme_name=looks.theme,
                 ascii_only=looks.ascii_only,
+                local_time=looks.local_time,
             )
             ctx.exit(asyncio.run(app))
 

@@ -236,6 +236,7 @@ class ScreenBars:
         is_replay = first is not None and first.clock.is_replay
         incomplete = monitor.incomplete
         now_s = monitor.clock.monotonic_s()
+        local_time = context.fleets.shows_local_time
         self.header.show(
             lambda width: header(
                 summary,
@@ -246,6 +247,7 @@ class ScreenBars:
                 of_fleets=of_fleets,
                 now_s=now_s,
                 incomplete=incomplete,
+                local_time=local_time,
             )
         )
         counts = self._counts(summary)

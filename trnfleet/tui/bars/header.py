@@ -9,6 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from trnfleet.clock import format_local, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.quantities import (
     bare,
@@ -70,6 +71,7 @@ def header(
     of_fleets: str = "",
     now_s: float | None = None,
     incomplete: str = "",
+    local_time: bool = False,
 ) -> list[Parts]:
     """Return the header's two lines.
 
@@ -86,6 +88,7 @@ def header(
         now_s: Monotonic seconds, for how long it has been connected or not; None where that is not
             told.
         incomplete: What problems lack of the moment that is shown; empty for nothing.
+        local_time: Whether local time stands beside UTC.
     """
     if not summary.chips:
         waited_s = 0.0 if now_s is None or link.protocol == RECORDING else now_s - link.changed_s
@@ -106,6 +109,7 @@ def header(
             is_replay=is_replay,
             of_fleets=of_fleets,
             incomplete=incomplete,
+            local_time=local_time,
         ),
         fitted(figures(summary), width, theme.HEAD, theme.HEAD_STRONG, optional_from=OPTIONAL_FROM),
     ]
@@ -284,6 +288,12 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
+def _with_local_time(summary: Summary) -> str:
+    """Return the fleet's time, with UTC and local time, such as `21:04:12 UTC 22:04 CET`."""
+    utc = time_text(summary) or summary.monitor_time[11:19]
+    return f"{utc} UTC {format_local(parse_rfc3339(summary.monitor_time))}"
+
+
 def fleets_text(fleets: int, not_shown: int) -> str:
     """Return the number of fleets watched, and those without room; empty for one fleet."""
     text = f"1 of {fleets} fleets" if fleets > 1 else ""
@@ -298,6 +308,7 @@ def _inventory(
     is_replay: bool,
     of_fleets: str,
     incomplete: str,
+    local_time: bool,
 ) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
@@ -318,7 +329,11 @@ def _inventory(
     if of_fleets and width_of(parts) + width_of(right) + 6 <= width:
         right.insert(0, ("all: ", theme.HEAD))
     room = width - width_of(parts) - width_of(right) - 3
-    times = (time_text(summary), time_text(summary, short=True))
+    times = (
+        *([_with_local_time(summary)] if local_time else []),
+        time_text(summary),
+        time_text(summary, short=True),
+    )
     time = next((time for time in times if len(time) <= room), "")
     if time:
         right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))

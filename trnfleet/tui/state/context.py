@@ -210,6 +210,8 @@ class Fleets:
         """Fleets not shown because the app has reached its limit of fleets."""
         self.kwh_price: KwhPrice | None = None
         """Price of energy; None for no money."""
+        self.shows_local_time = False
+        """Whether the header shows local time beside UTC."""
         self.caps = KeptCaps()
         """Power caps typed in the app."""
         self._problems = Problems()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -289,6 +290,25 @@ def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> N
     assert "01-05 14:00 x3600" in said(fast, width=80)
     assert "2026-01-05 14:00:07 x1 " in said(replace(fast, speed=1.0), width=120)
     assert "x1" not in said(summary, width=120)
+
+
+def test_local_time_by_option(summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands beside UTC where there is room, of wall time and of any other."""
+    wall = replace(summary, monitor_time="2026-01-05T23:04:12.250Z")
+    fast = replace(wall, is_wall_time=False, speed=3_600.0)
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "CET-1")
+        time.tzset()
+        lines = [
+            text_of(header(each, LINK, width, ProblemCounts(), local_time=True)[0])
+            for each, width in ((wall, 120), (wall, 60), (fast, 120), (fast, 70))
+        ]
+    time.tzset()
+    assert "  23:04:12 UTC 00:04 CET  " in lines[0]
+    assert "UTC" not in lines[1]
+    assert "  2026-01-05 23:04 x3600 UTC 00:04 CET  " in lines[2]
+    assert "  2026-01-05 23:04 x3600  " in lines[3]
+    assert "23:04" not in said(wall, width=120)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
