@@ -156,7 +156,15 @@ class _World:
         self.watch = stack.enter_context(Program(folder, "watch", *more, "--log-level", "info"))
         self._log = folder / "app.log"
         self.app = stack.enter_context(
-            Terminal("monitor", *more, "--log-file", str(self._log), "--past", "0")
+            Terminal(
+                "monitor",
+                *more,
+                "--log-file",
+                str(self._log),
+                "--past",
+                "0",
+                XDG_STATE_HOME=str(folder),
+            )
         )
         self.app.wait_for(f"{CHIPS}", "all live", within_s=LIMIT_S)
         self.sender = _Sender(broker.port)

@@ -16,7 +16,7 @@ from trnfleet.monitor.power_groups import GROUPS
 from trnfleet.tui import theme
 from trnfleet.tui.format.power import SORTS
 from trnfleet.tui.power.view import PowerView
-from trnfleet.tui.state.caps import KeptCaps
+from trnfleet.tui.state.kept import KeptCaps
 from trnfleet.tui.view import HIERARCHY, POWER, RESERVATIONS
 from trnfleet.wire.messages import STANDARD_COLUMNS
 

@@ -20,7 +20,7 @@ from trnfleet.monitor.power import KwhPrice
 from trnfleet.tasks import background
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.app.terminal import RESET
-from trnfleet.tui.state.caps import caps_file
+from trnfleet.tui.state.kept import KeptViews, kept_file
 from trnfleet.tui.theme import shows_glyphs
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ async def run_app(
     ascii_only: bool = False,
     local_time: bool = False,
     is_first_run: bool = False,
+    keeps_view: bool = False,
     may_save: bool = True,
 ) -> int:
     """Show a fleet until the app ends, and return its exit status.
@@ -90,7 +91,8 @@ async def run_app(
         ascii_only: Whether the terminal gets ASCII only, even where it shows more.
         local_time: Whether the header shows local time beside UTC.
         is_first_run: Whether the tour is shown.
-        may_save: Whether files are written: snapshots and caps.
+        keeps_view: Whether the app begins with the fleet's last view.
+        may_save: Whether files are written: snapshots, caps and views.
 
     Raises:
         TrnfleetError: the app crashed; the message names the log.
@@ -117,9 +119,15 @@ async def run_app(
     app.may_save = may_save
     app.fleets.shows_local_time = local_time
     app.fleets.kwh_price = None if kwh_price is None else KwhPrice(*kwh_price)
-    app.fleets.caps.open(caps_file(), may_save=may_save)
+    app.fleets.caps.open(kept_file("caps.json"), may_save=may_save)
     for context in app.fleets.contexts:
         context.monitor.caps.update(app.fleets.caps.caps_of(context.monitor.fleet_name))
+    views = KeptViews()
+    if keeps_view:
+        views.open(kept_file("views.json"), may_save=may_save)
+        app.first_view = views.view_of(state.fleet_name)
+        if views.problem:
+            log.warning("views_not_read", problem=views.problem)
     try:
         with _ended_from_outside(app, log_file), _stacks_into(log_file):
             async with background(**running):
@@ -135,6 +143,8 @@ async def run_app(
     if app.return_code in {None, 1}:
         # Textual ends with None where nobody has asked for it.
         raise TrnfleetError(_failed(log_file))
+    if keeps_view and app.last_views:
+        log.info("views_kept", answer=views.put(app.last_views))
     return app.return_code or 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import time
@@ -176,6 +177,24 @@ def test_the_apps_figures_are_the_statuss(mosquitto: MosquittoProcess, tmp_path:
         status = run("status", "--broker", url, "--name", "demo", "--wait", "10s").stdout
         assert "192 of 192 chips live" in status
         assert terminal.end(keys="q") == 0
+
+
+def test_the_view_of_a_fleet_is_kept(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+    """`monitor` begins with the view that the last one ended with; the demo does not."""
+    url = str(mosquitto.url)
+    with Program(tmp_path, "simulate", "--broker", url, "--fleet", "demo"):
+        for begin in ("[1 Fleet]", "[5 Jobs"):
+            with Terminal("monitor", "--broker", url, "--local-time") as terminal:
+                terminal.wait_for(begin, "all live", " UTC ")
+                terminal.send("5")
+                terminal.wait_for("[5 Jobs")
+                assert terminal.end(keys="q") == 0
+    with Terminal() as terminal:
+        terminal.wait_for("[1 Fleet]", "all live")
+        terminal.send("2")
+        terminal.wait_for("[2 Hierarchy]")
+        assert terminal.end(keys="q") == 0
+    assert json.loads((tmp_path / "trnfleet/views.json").read_text()) == {"demo": "Jobs"}
 
 
 def test_a_lost_broker_is_told_and_values_are_stale(

@@ -19,6 +19,7 @@ from trnfleet.transport.mqtt import MqttPublisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from support.processes.mosquitto import MosquittoProcess
 
@@ -33,7 +34,7 @@ ACCOUNT = re.compile(
 
 
 async def test_what_a_stopped_app_did_not_take_is_counted_and_nothing_is_called_silent(
-    mosquitto_with: Callable[..., MosquittoProcess],
+    mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path
 ) -> None:
     """Received, lost and shed messages on the screen add up to the published ones.
 
@@ -52,9 +53,8 @@ async def test_what_a_stopped_app_did_not_take_is_counted_and_nothing_is_called_
             sent += len(messages)
             await publisher.publish(messages)
 
-    with Terminal(
-        "monitor", "--broker", str(broker.url), "--name", feed.fleet, "--past", "0", rows=60
-    ) as app:
+    options = ("--broker", str(broker.url), "--name", feed.fleet, "--past", "0")
+    with Terminal("monitor", *options, rows=60, XDG_STATE_HOME=str(tmp_path)) as app:
         await asyncio.to_thread(app.wait_for, "msg/s")
         publisher.on_connect(feed.announcements)
         async with running(publisher.run()):

@@ -11,7 +11,7 @@ from textual import events
 
 from trnfleet.tui.app import terminal
 from trnfleet.tui.help import HelpScreen, HelpText
-from trnfleet.tui.view import View
+from trnfleet.tui.view import CHIP, JOBS, View
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.bar import Bar
 
@@ -33,6 +33,23 @@ async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
         assert "llm-70b" in text
         assert "[1 Fleet]" in text
         assert all(len(line) <= size[0] for line in text.splitlines())
+
+
+@pytest.mark.parametrize("title", [*(entry.title for entry in VIEWS if entry.title != CHIP), ""])
+async def test_the_app_begins_with_a_view(title: str) -> None:
+    """It is whole at once. An unknown view is passed over, and Chip is not kept."""
+    feed = hot_feed()
+    app = fleet_app(feed)
+    app.first_view = title or "Charts"
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert app.view_title == (title or VIEWS[0].title)
+        assert app.last_views == ({feed.fleet: title} if title else {})
+        begun = pilot.text()
+        await pilot.press(app.entry.key)
+        assert pilot.text() == begun
+        await pilot.press("5", "4")
+        assert app.last_views == {feed.fleet: JOBS}
 
 
 async def test_figures_follow_the_monitor() -> None:

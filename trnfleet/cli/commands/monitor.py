@@ -209,5 +209,6 @@ async def _run(
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
             local_time=looks.local_time,
+            keeps_view=True,
             may_save=may_save,
         )

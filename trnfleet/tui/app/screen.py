@@ -292,6 +292,10 @@ class FleetScreen(TerminalApp):
         """Last reported failure to read history."""
         self._shows_note = False
         """Whether a note stands in the status line."""
+        self.first_view = ""
+        """Title of the view to begin with; that of `VIEWS` if unknown."""
+        self.last_views: dict[str, str] = {}
+        """Title of the last view by fleet. Not Chip, which needs a chip."""
         self._entry = VIEWS[0]
         """The view on the screen."""
         self._shown.make_view(self._entry.title).add_class(SHOWN)
@@ -331,6 +335,8 @@ class FleetScreen(TerminalApp):
         self._write_bars()
         self._write_crumbs()
         self.page.take_focus()
+        if self.first_view in TITLES:
+            self._show(Stop(self.first_view, "", self._shown.name))
         # A worker costs half of what a Textual timer does, and one that fails ends the app.
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
         self.run_worker(self._follow_passes(), name="passes", exit_on_error=True)
@@ -524,6 +530,8 @@ class FleetScreen(TerminalApp):
             # It shows one chip, whatever was asked for.
             self.place = view.place
             open_chips(self.context, self.place)
+        else:
+            self.last_views[stop.fleet] = stop.view
         view.take_focus()
         # Its widgets know their size only after the layout; then it paints, not at the next tick.
         view.call_after_refresh(view.show_place, stop.address)

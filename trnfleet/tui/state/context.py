@@ -13,9 +13,9 @@ from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.problems.problem import Problem, ProblemCounts, Problems
 from trnfleet.monitor.problems.search import urgency
 from trnfleet.tui.state.alerts import AlertSnapshot
-from trnfleet.tui.state.caps import KeptCaps
 from trnfleet.tui.state.chart_window import ChartWindow
 from trnfleet.tui.state.highlight import Highlight
+from trnfleet.tui.state.kept import KeptCaps
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
