@@ -229,12 +229,14 @@ class DomainList(RowList[str, DomainRow]):
 
     def head(self, width: int) -> Parts:
         """Return the titles of the columns."""
-        name = fit("UltraServer or instance", self._room(width))
-        text = f"   {name}  links     up  down  slow not known    EFA out  job"
+        room = self._room(width)
+        title = "UltraServer or instance"
+        name = fit(title if len(title) <= room else PLACE, room)
+        text = f"   {name} links    up  down  slow not known   EFA out  job"
         return [(text, theme.HEAD)]
 
     def _room(self, width: int) -> int:
-        return max(18, min(40, width - 65))
+        return max(16, min(40, width - 63))
 
     def parts_of(self, row: DomainRow, width: int, *, selected: bool) -> Parts:
         base = theme.SELECTED_QUIET if selected else theme.BASE
@@ -258,13 +260,13 @@ class DomainList(RowList[str, DomainRow]):
             (">" if selected else " ", base),
             (f"{link_glyph(worst, math.nan, '  ?')} ", base if selected else link_style(worst)),
             (fit(in_room(plain(names.address(row.address), 120), room), room), base),
-            (right(f"{counts.all:,}" if counts.all else "none", 7), base),
-            (right(f"{counts.up:,}", 7), base),
+            (right(f"{counts.all:,}" if counts.all else "none", 6), base),
+            (right(f"{counts.up:,}", 6), base),
             (right(f"{counts.down:,}", 6), ink(counts.down, LinkState.DOWN)),
             (right(f"{counts.slow:,}", 6), ink(counts.slow, LinkState.SLOW)),
             (right(f"{counts.unknown:,}", 10), ink(counts.unknown, LinkState.UNKNOWN)),
-            (right("-" if math.isnan(row.efa) else with_unit(row.efa, "bytes/s"), 11), base),
-            (fit(f"  {row.job or '-'}", width - room - 50), base),
+            (right("-" if math.isnan(row.efa) else with_unit(row.efa, "bytes/s"), 10), base),
+            (fit(f"  {row.job or '-'}", width - room - 47), base),
         ]
 
 

@@ -326,7 +326,7 @@ def node_lines(
                 (mark, style if is_chosen else link_style(node.worst)),
                 (
                     fit(
-                        f"{fit(name, room)}{figures}  {reading.job_of(instance) or '-'}", width - 4
+                        f"{fit(name, room)}{figures}  {reading.job_of(instance) or '-'}", width - 3
                     ),
                     style,
                 ),
