@@ -43,7 +43,7 @@ async def test_figures_that_no_source_knows_have_no_room(size: tuple[int, int], 
 
     assert "n/a" not in text.replace("? n/a", ""), text
     assert "no telemetry" not in text
-    for word in ("temp ", "link tx", "HBM bw", "headroom"):
+    for word in ("temp ", "link tx", "HBM bw", "below cap"):
         assert word not in text
     assert "HBM" in text
     if view != "2" and size[0] > 80:

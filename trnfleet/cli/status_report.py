@@ -537,7 +537,7 @@ def _figure_rows(summary: Summary) -> Rows:
             "power_w",
             f"{watts['facility']} with PUE {summary.pue:.2f}, of that IT {watts['it']}",
         ),
-        ("headroom", "power_w", _headroom_text(mean)),
+        ("below cap", "power_w", _below_cap_text(mean)),
         ("temp max", "temperature_c", temp + hottest),
     ]
     unknown = unknown_text(summary.announced, summary.chips)
@@ -560,8 +560,8 @@ def _figure_rows(summary: Summary) -> Rows:
     ]
 
 
-def _headroom_text(mean: Means) -> str:
-    """Return the headroom below the chips' power cap, the cap, and the share."""
+def _below_cap_text(mean: Means) -> str:
+    """Return what is left below the chips' power cap, the cap, and the share."""
     if mean.headroom_w is None or mean.headroom_pct is None:
         return NOT_AVAILABLE
     return (

@@ -27,9 +27,9 @@ _NAMES = {
     "compute": "tflops",
     "hottest": "temperature_max_c",
     "hot": "temperature_max_c",
-    "headroom": "headroom_w",
+    "below cap": "headroom_w",
 }
-_SHORT = {"NC", "HBM", "link", "hottest", "hot", "headroom"}
+_SHORT = {"NC", "HBM", "link", "hottest", "hot", "below cap"}
 _HEADS = {
     **{name: key for name, key in _NAMES.items() if name not in _SHORT},
     "temp": "temperature_max_c",

@@ -42,7 +42,7 @@ def typed(*parts: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
-HEADROOM = "i: what is left below the power cap"
+BELOW_CAP = "i: what is left below the power cap"
 TASKS = {
     "a: which chip slows the job": Task(("w", "enter"), "", "throttled", "Chip"),
     "b: the hottest UltraServer": Task(("2", "T"), "", "↓temp", "Hierarchy"),
@@ -59,7 +59,7 @@ TASKS = {
     "f: a chip by name": Task(
         typed("colon", "[chip 0001-2/05]", "enter"), "chip 0001-2/05", f" {CHIP}", "Chip"
     ),
-    HEADROOM: Task((), "", "headroom 25.4 kW 40 %", "Fleet"),
+    BELOW_CAP: Task((), "", "below cap 25.4 kW 40 %", "Fleet"),
     "k: chips above 450 W": Task(
         typed("2", "slash", "[power>450]"), "power>450", "chip05", "Hierarchy"
     ),
@@ -85,7 +85,7 @@ MEASURED = {
     "e1: when the job crashed": 2,
     "e2: when a job crashed that runs again": 4,
     "f: a chip by name": 2,
-    HEADROOM: 0,
+    BELOW_CAP: 0,
     "k: chips above 450 W": 2,
     "l: the hottest chips of a job": 2,
     "m: two instances": 2,
@@ -119,12 +119,12 @@ def named(*starts: str) -> tuple[str, ...]:
         (named("c2"), SIZES[1]),
         (named("i"), SIZES[0]),
     ],
-    ids=["reading", "acknowledging", "silencing", "headroom on the least screen"],
+    ids=["reading", "acknowledging", "silencing", "below the cap on the least screen"],
 )
 async def test_a_task_by_its_keys(names: tuple[str, ...], size: tuple[int, int]) -> None:
     """The screen has the answer after its keys.
 
-    The smallest screen has the headroom, too.
+    The smallest screen has what is left below the cap, too.
 
     Tasks without side effects follow one another. Changes of order or filter come last.
     """

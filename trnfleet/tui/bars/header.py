@@ -172,7 +172,7 @@ def figures(summary: Summary) -> list[Item]:
             if mean.power_cap_w and not is_part
             else _first_known(summary, 7, 3, "power_w", "hbm_used_bytes")
         ),
-        *_headroom(mean),
+        *_below_cap(mean),
         *(
             _hottest(mean)
             if summary.announced.knows(["temperature_c"])
@@ -204,7 +204,7 @@ def _partly(summary: Summary, key: str, room: int, rank: int) -> Item:
     return item
 
 
-def _headroom(mean: Means) -> list[Item]:
+def _below_cap(mean: Means) -> list[Item]:
     """Return the power left below the chips' cap, as a figure and a share.
 
     Empty if unknown.
@@ -212,7 +212,7 @@ def _headroom(mean: Means) -> list[Item]:
     if mean.headroom_w is None or mean.headroom_pct is None:
         return []
     text = f"{with_unit(mean.headroom_w, 'W')} {mean.headroom_pct:.0f} %"
-    return [Item("headroom", "headroom", text, 12, 4)]
+    return [Item("below cap", "below cap", text, 12, 4)]
 
 
 def _hottest(mean: Means) -> list[Item]:

@@ -147,7 +147,7 @@ def test_the_header_fits(summary: Summary, width: int) -> None:
 
 
 def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
-    """80 columns show utilisation, MFU, power, headroom and highest temperature in one line.
+    """80 columns show utilisation, MFU, power, what is left below the cap and highest temperature in one line.
 
     The length of their means is shown, too.
     """
@@ -163,10 +163,10 @@ def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
     )
     summary = replace(summary, mean=mean)
     line = text_of(header(summary, LINK, 80, ProblemCounts())[1])
-    for part in ("10 s mean", " NC ", "MFU ", "61.1 kW", "headroom 34.9 kW 36 %", "hot 88.1 °C"):
+    for part in ("10 s mean", " NC ", "MFU ", "61.1 kW", "below cap 34.9 kW 36 %", "hot 88.1 °C"):
         assert part in line
     wide = header(summary, LINK, 160, ProblemCounts())[1]
-    assert "power 61.1 kW of 96.0 kW   headroom 34.9 kW 36 %" in text_of(wide)
+    assert "power 61.1 kW of 96.0 kW   below cap 34.9 kW 36 %" in text_of(wide)
     assert "hottest 88.1 °C" in text_of(wide)
     leads = [
         text
@@ -197,12 +197,12 @@ def test_a_mean_without_late_hosts_says_of_how_many_chips() -> None:
 
 
 def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
-    """Headroom is negative above the cap, and missing without a known power."""
+    """What is left is negative above the cap, and missing without a known power."""
     mean = replace(
         summary.mean, power_w=97e3, power_cap_w=96e3, headroom_w=-1e3, headroom_pct=-1.04
     )
-    assert "headroom -1.00 kW -1 %" in said(replace(summary, mean=mean))
-    assert "headroom" not in said(replace(summary, mean=replace(mean, headroom_w=None)))
+    assert "below cap -1.00 kW -1 %" in said(replace(summary, mean=mean))
+    assert "below cap" not in said(replace(summary, mean=replace(mean, headroom_w=None)))
 
 
 def test_waiting_says_for_what(summary: Summary) -> None:
