@@ -16,6 +16,7 @@ from trnfleet.cli.options import (
     power_cap_option,
     rules_option,
     setting,
+    site_options,
 )
 from trnfleet.cli.output import report
 from trnfleet.cli.params import PROGRAM, RECEIVER_URL, WEB_URL, Duration
@@ -24,6 +25,7 @@ from trnfleet.errors import ExitStatus
 from trnfleet.tasks import END_S, GOODBYE_S
 
 if TYPE_CHECKING:
+    from trnfleet.domain.site import Site
     from trnfleet.services.session import BrokerSession
 
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 @broker_options(required=True)
 @fleet_option
 @rules_option
+@site_options
 @power_cap_option
 @setting(
     "--alertmanager",
@@ -94,6 +97,7 @@ def command(
     session: BrokerSession,
     name: str | None,
     rules: tuple[str, ...],
+    site: Site,
     power_caps: tuple[tuple[str, float], ...],
     alertmanager: tuple[str, ...],
     alertmanager_silences: str,
@@ -138,7 +142,7 @@ def command(
         external_url or "",
         runbook_base or "",
         SilenceMode(alertmanager_silences),
-        power_caps,
+        site._replace(power_caps=power_caps),
     )
     receivers = make_receivers(alertmanager, webhook, programs, session.clock, stdout=stdout)
     silences = make_silences(alertmanager, session.clock)

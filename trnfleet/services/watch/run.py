@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.watches import ReceiverErrors, receiver_error_text
 from trnfleet.domain.quantities import counted
-from trnfleet.domain.site import Site
+from trnfleet.domain.site import DEFAULT_SITE, Site
 from trnfleet.errors import BrokerError, TrnfleetError
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
@@ -55,8 +55,8 @@ class WatchRequest:
     """Base page of links to runbooks. Empty for none."""
     silences: SilenceMode = SilenceMode.BOTH
     """Silences to exchange with Alertmanager."""
-    power_caps: tuple[tuple[str, float], ...] = ()
-    """Watts by place."""
+    site: Site = DEFAULT_SITE
+    """Limits, prices and power caps."""
 
 
 class Outcome(enum.Enum):
@@ -102,8 +102,9 @@ async def watch_fleet(
     manager = ServiceManager(clock)
     with ending.on_signals():
         fleet = await find_fleet(session, request.fleet)
-        site = Site(power_caps=request.power_caps)
-        live = monitor_fleet(session, fleet, site=site, rules=request.rules, adopts_alerts=True)
+        live = monitor_fleet(
+            session, fleet, site=request.site, rules=request.rules, adopts_alerts=True
+        )
         client = f"trnfleet-watch-{secrets.token_hex(4)}"
         election = Election(client, clock.wall_ns())
         identity = Identity(

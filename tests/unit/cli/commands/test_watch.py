@@ -1,13 +1,17 @@
-"""Wrong use of `trnfleet watch`."""
+"""Options of `trnfleet watch`, and wrong use."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from trnfleet.cli.commands.watch import command
+from trnfleet.domain.site import Site
+from trnfleet.errors import ConfigError
+from trnfleet.services.watch import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,3 +42,19 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, option: list[str], said: 
     result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", *rules, *option])
     assert said in f"{result.output}{result.exception}"
     assert "secret" not in f"{result.output}{result.exception}"
+
+
+def test_rules_use_the_given_prices_limits_and_caps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of the app: the same hours are slow, and cost the same."""
+    sites: list[Site] = []
+
+    def monitor_fleet(*_: Any, site: Site, **__: Any) -> None:
+        sites.append(site)
+        raise ConfigError("that is enough")
+
+    monkeypatch.setattr(run, "monitor_fleet", monitor_fleet)
+    options = ["--broker", "mqtt://127.0.0.1:1", "--name", "demo", "--pue", "1.2"]
+    options += ["--ttft-limit", "300ms", "--tpot-limit", "50ms", "--price", "trn2.48xlarge=36"]
+    CliRunner().invoke(command, [*options, "--power-cap", "fleet=9kW"])
+    prices = (("trn2.48xlarge", Decimal(36)),)
+    assert sites == [Site(1.2, 0.3, 0.05, prices, (("fleet", 9_000.0),))]

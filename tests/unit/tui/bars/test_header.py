@@ -147,7 +147,7 @@ def test_the_header_fits(summary: Summary, width: int) -> None:
 
 
 def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
-    """80 columns show utilisation, MFU, power, what is left below the cap and highest temperature in one line.
+    """80 columns show utilisation, MFU, power, what is below the cap, and the hottest in one line.
 
     The length of their means is shown, too.
     """
