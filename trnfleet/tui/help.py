@@ -40,6 +40,7 @@ _KEY_NAMES = {
     "colon": ":",
     "equals_sign": "=",
     "question_mark": "?",
+    "dollar_sign": "$",
     "slash": "/",
     "asterisk": "*",
     "space": "Space",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
@@ -10,7 +12,7 @@ from support.tui.pilot import SIZES, fleet_app, running
 from textual import events
 
 from trnfleet.tui.app import terminal
-from trnfleet.tui.help import HelpScreen, HelpText
+from trnfleet.tui.help import HelpScreen, HelpText, key_text
 from trnfleet.tui.view import CHIP, JOBS, View
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.bar import Bar
@@ -113,8 +115,12 @@ async def test_help_lists_the_bindings() -> None:
         assert isinstance(pilot.app.screen, HelpScreen)
         assert pilot.app.screen.query_one(HelpText).size.width > 100
         text = pilot.text()
-        for part in ("Next metric", "Zoom in", "Hierarchy", "Next chip", "Quit", "Ctrl-c"):
-            assert part in text
+        words = ("Next metric", "Zoom in", "Hierarchy", "Next chip", "Quit", "Ctrl-c")
+        for part in (*words, ":list ", ":top ", ":bottom "):
+            assert part in text, text
+        keys = [key_text(key.key) for _, keys in pilot.app.key_parts() for key in keys]
+        assert "$" in keys
+        assert not [key for key in keys if re.search("[a-z]_", key)], "Textual's names"
         await pilot.press("escape")
         assert not isinstance(pilot.app.screen, HelpScreen)
 

@@ -75,6 +75,9 @@ class FleetApp(ActionsApp):
             else:
                 others.append(section)
         everywhere.insert(1, Section("Views", [HelpKey(entry.key, entry.title) for entry in VIEWS]))
+        without_key = (action for action in self.commands.all if not action.key + action.like)
+        typed = [HelpKey(f":{action.names[0]}", action.what) for action in without_key]
+        everywhere.insert(2, Section("Commands without a key", typed))
         signs = [
             sign_section("In the header", HEADER_WORDS),
             sign_section("In the status line", STATUS_WORDS),

@@ -43,7 +43,7 @@ class CursorList(LineView, Generic[K]):
         Binding("pageup", "page(-1)", "page up"),
         Binding("pagedown", "page(1)", "page down"),
         Binding("home,g", f"move({-LAST})", "first line"),
-        Binding("end,G", f"move({LAST})", "last line"),
+        Binding("end,G", f"move({LAST})", "last line (End in the past: back to live)"),
     ]
     IS_FEED: ClassVar[bool] = False
     """Whether new rows come in at the top, as in a feed.
