@@ -331,12 +331,17 @@ async def test_a_rich_screen_tells_of_the_chosen_one_at_length() -> None:
     On a small screen they are not.
     """
     feed = fed()
+    feed.jobs = {"train": (f"{US}/trn2u-0001-0", f"{US}/trn2u-0001-1")}
+    feed.describe()
     app = fleet_app(feed)
     async with running(app, size=(240, 70)) as pilot:
         await pilot.press("7")
         for _ in range(3):
             await pilot.telemetry(feed)
         assert rows(pilot, "used")
+        assert len(rows(pilot, "  train, 32 no job ")) == 2, "its line, and the details"
+        assert rows(pilot, "  no job  ")[0].startswith("  ▲ idle"[1:])
+        assert "no job" not in "".join([*rows(pilot, "scheduled"), *rows(pilot, "expired")])
         assert not rows(pilot, "use of cb-ultra")
     # Without an app, which would tick all the while.
     await feed.clock.advance(3_600.0)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.quantities import bare, with_unit
+import numpy as np
+
+from trnfleet.domain.quantities import bare, count, counted, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from rich.style import Style
 
     from trnfleet.domain.address import Names
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.problems.problem import Problem, Problems
     from trnfleet.monitor.store.jobs import ClaimedFigures
     from trnfleet.wire.messages import JobMessage
@@ -54,6 +58,22 @@ def look(state: str) -> StateLook:
     if state not in LOOKS:
         return StateLook(glyph, theme.QUIET)
     return StateLook(glyph, theme.BASE if severity is None else theme.SEVERITY_STYLE[severity])
+
+
+def jobs_on(monitor: FleetState, instances: NDArray[np.int64] | slice) -> str:
+    """Return the jobs of instances: the only one's name, or their number, and idle chips."""
+    numbers = monitor.store.job_of[instances]
+    placed = monitor.ingest.job_table.placed
+    jobs = np.unique(numbers[numbers >= 0]).tolist()
+    idle = int(monitor.store.layout.sizes[instances][numbers < 0].sum())
+    words = []
+    if len(jobs) == 1 and jobs[0] < len(placed):
+        words.append(plain(monitor.ingest.names.job(placed[jobs[0]])))
+    elif jobs:
+        words.append(counted(len(jobs), "job"))
+    if idle:
+        words.append(f"{count(idle)} no job" if jobs else "no job")
+    return ", ".join(words)
 
 
 def pace(job: JobMessage, claimed: ClaimedFigures | None = None) -> str:

@@ -209,6 +209,7 @@ class ReservationPlan(NamedTuple):
     used: int
     bar: int
     util: int
+    job: int
     until: int
     terminates: int
     idle: int
@@ -222,17 +223,19 @@ class ReservationPlan(NamedTuple):
     @staticmethod
     def for_width(width: int) -> ReservationPlan:
         """Return the columns for a width in cells."""
-        plan = ReservationPlan(17, 9, 11, 5, 0, 6, 14, 0, 9, 0, 0, 0, 0, 1)
+        plan = ReservationPlan(17, 9, 11, 5, 0, 6, 0, 14, 0, 9, 0, 0, 0, 0, 1)
         for least, change in (
             (92, {"id": 20}),
             (103, {"terminates": 10}),
-            (116, {"fee": 12}),
-            (122, {"gap": 2}),
-            (128, {"what": 17}),
-            (144, {"bar": 10, "idle": 13}),
-            (159, {"interconnect": 12}),
-            (173, {"zone": 12}),
-            (197, {"extend": 22}),
+            (119, {"job": 16}),
+            (132, {"fee": 12}),
+            (142, {"gap": 2}),
+            (148, {"what": 17}),
+            (163, {"bar": 10, "idle": 13}),
+            (177, {"interconnect": 12}),
+            (191, {"zone": 12}),
+            (213, {"extend": 22}),
+            (229, {"job": 32}),
         ):
             if width >= least:
                 plan = plan._replace(**change)
@@ -257,6 +260,7 @@ def head(width: int, mean_s: float = WINDOW_S) -> Parts:
             if plan.bar
             else right("util", plan.util)
         ),
+        fit("job", plan.job),
         fit("ends", plan.until),
         right("stops in", plan.terminates),
         right("idle, $/h", plan.idle),
@@ -273,6 +277,7 @@ def row(
     plan: ReservationPlan,
     util_pct: float | None = None,
     worst: Severity | None = None,
+    jobs: str = "",
     *,
     selected: bool,
     picked: bool,
@@ -284,6 +289,7 @@ def row(
         plan: The columns.
         util_pct: Its mean utilisation over the last seconds; None where it is not known.
         worst: Worst severity of the unhandled alerts of its instances; None for none.
+        jobs: The jobs on its instances.
         selected: Whether the cursor is on it.
         picked: Whether it is highlighted in every view.
     """
@@ -315,10 +321,10 @@ def row(
     near = (
         theme.SEVERITY_STYLE[Severity.WARNING] if reservation.is_near_end and not selected else body
     )
-    parts += [
-        (right(shown, plan.util) + gap, body),
-        (fit(until_text(reservation), plan.until) + gap, near),
-    ]
+    parts.append((right(shown, plan.util) + gap, body))
+    if plan.job:
+        parts.append((fit(jobs, plan.job) + gap, body))
+    parts.append((fit(until_text(reservation), plan.until) + gap, near))
     if plan.terminates:
         parts.append((right(termination_text(reservation), plan.terminates) + gap, near))
     money_style = theme.SEVERITY_STYLE[Severity.WARNING] if costs and not selected else quiet

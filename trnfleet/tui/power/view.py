@@ -48,6 +48,7 @@ from trnfleet.tui.charts.axes import Limit
 from trnfleet.tui.charts.chart import Chart, Series, draw
 from trnfleet.tui.charts.history import MEAN_S, chart_inputs, fired_marks
 from trnfleet.tui.charts.stack import fill_of, histogram
+from trnfleet.tui.format.jobs import jobs_on
 from trnfleet.tui.format.power import (
     EFFICIENCY,
     HEADROOM,
@@ -217,22 +218,8 @@ class PowerList(RowList[str, int]):
         table = self.table
         if table is None:
             return ""
-        monitor = self._ui.monitor
-        layout = table.groups.layout
-        job_of = monitor.store.job_of
-        placed = monitor.ingest.job_table.placed
         members = slice(None) if row == table.fleet else table.groups.members(row)
-        numbers = job_of[members]
-        jobs = np.unique(numbers[numbers >= 0]).tolist()
-        idle = int(layout.sizes[members][numbers < 0].sum())
-        words = []
-        if len(jobs) == 1 and jobs[0] < len(placed):
-            words.append(monitor.ingest.names.job(placed[jobs[0]]))
-        elif jobs:
-            words.append(counted(len(jobs), "job"))
-        if idle:
-            words.append(f"{count(idle)} no job" if jobs else "no job")
-        return ", ".join(words)
+        return jobs_on(self._ui.monitor, members)
 
     def action_group(self) -> None:
         """Leave the group to the view."""

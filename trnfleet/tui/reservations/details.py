@@ -251,7 +251,7 @@ class ReservationDetails(LineView, can_focus=False):
         chosen = self._table.picked
         if chosen is None:
             return 0
-        rows = 2 + len(facts(chosen))
+        rows = 2 + len(facts(chosen)) + bool(self._table.jobs_of(chosen))
         rows += 0 if self._used(chosen) is None else 2 + _CHART_ROWS
         return in_steps(rows)
 
@@ -275,6 +275,8 @@ class ReservationDetails(LineView, can_focus=False):
             (name, [(fit(words, room), critical if name in bad else theme.BASE)])
             for name, words in facts(chosen, silent)
         ]
+        if jobs := self._table.jobs_of(chosen):
+            lines.insert(1, ("jobs", [(fit(jobs, room), theme.BASE)]))
         alerts = alerts_of(self._alerts, chosen)
         if alerts:
             lines.insert(

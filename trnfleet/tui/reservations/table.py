@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
 from textual.binding import Binding, BindingType
 
 from trnfleet.domain.filters.columns import Column, Columns, Kind
@@ -15,7 +16,14 @@ from trnfleet.domain.filters.language import EVERYTHING
 from trnfleet.monitor.reservations.means import MeanUse
 from trnfleet.monitor.store.averages import Averages
 from trnfleet.tui import theme
-from trnfleet.tui.format.reservations import ReservationPlan, is_ended, state_text, what_text
+from trnfleet.tui.format.jobs import jobs_on
+from trnfleet.tui.format.reservations import (
+    ReservationPlan,
+    is_ended,
+    is_waiting,
+    state_text,
+    what_text,
+)
 from trnfleet.tui.format.reservations import row as parts_of
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import Parts, fit
@@ -158,9 +166,16 @@ class ReservationTable(RowList[str, "Reservation"]):
             ReservationPlan.for_width(width),
             self.use.util_pct(row),
             self._alerts.worst_on(row.rows),
+            self.jobs_of(row),
             selected=selected,
             picked=row.message.id == highlighted,
         )
+
+    def jobs_of(self, row: Reservation) -> str:
+        """Return the jobs on its instances."""
+        if is_ended(row) or is_waiting(row) or not row.rows:
+            return ""
+        return jobs_on(self._monitor, np.concatenate([*map(np.asarray, row.rows)]))
 
     def action_enter(self) -> None:
         if self.picked is not None:

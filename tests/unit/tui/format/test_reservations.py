@@ -140,11 +140,11 @@ def test_idle_agrees_with_the_mean_beside_it() -> None:
     ending = made(is_idle=True, used=0, is_near_end=True)
     assert state_text(ending, 63.0) == "▲ ending"
     assert state_text(ending, 0.0) == "▲ ending, idle"
-    assert "util, 10 s mean" in text_of(head(144))
-    assert " util, now " in text_of(head(144, 0.0))
+    assert "util, 10 s mean" in text_of(head(163))
+    assert " util, now " in text_of(head(163, 0.0))
     for width in (103, 144):
         assert " idle, $/h" in text_of(head(width))
-    told = text_of(row(idle, ReservationPlan.for_width(144), 63.0, selected=False, picked=False))
+    told = text_of(row(idle, ReservationPlan.for_width(163), 63.0, selected=False, picked=False))
     assert "▲ idle now" in told
     assert "63.0%" in told
 
@@ -195,16 +195,19 @@ def test_ids_keep_their_end() -> None:
 @pytest.mark.parametrize("selected", [False, True])
 def test_lines_fit_and_stand_under_their_titles(width: int, selected: bool) -> None:
     """A line fits the screen at every width, with columns under their titles."""
-    line = text_of(row(made(), ReservationPlan.for_width(width), selected=selected, picked=False))
+    plan = ReservationPlan.for_width(width)
+    line = text_of(row(made(), plan, jobs="train", selected=selected, picked=False))
     titles = text_of(head(width))
     assert len(line.rstrip()) <= width - 1
     assert len(titles) <= width - 1
     assert line.index("● active") == titles.index("state")
     assert line.index("ends 2d") == titles.index("ends")
+    assert line.find(" train ") == titles.find(" job ")
+    assert (" job " in titles) == (width >= 119)
     assert " capacity " in titles
     assert line.index("2/2") + 3 == titles.index("used") + 4
-    assert ("7,200.00" in line) == ("fee" in titles) == (width >= 116)
-    assert ("can be extended" in line) == (width >= 198)
+    assert ("7,200.00" in line) == ("fee" in titles) == (width >= 132)
+    assert ("can be extended" in line) == (width >= 213)
 
 
 def test_marks() -> None:
