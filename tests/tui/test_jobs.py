@@ -11,7 +11,8 @@ from support.monitor.top import Top
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
 from trnfleet.domain.goodput import TimeCause
-from trnfleet.monitor.goodput_report import fix_first, lost_of
+from trnfleet.monitor.fleet_state import LOADING
+from trnfleet.monitor.goodput_report import fix_first, goodput_facts, lost_of
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.jobs.table import GOODPUT, MOST_ROWS, NAME, SORTS
 from trnfleet.tui.jobs.view import JobsView
@@ -94,6 +95,17 @@ async def test_sums_on_the_screen_are_the_report(size: tuple[int, int]) -> None:
         assert f"slow {slow:,.2f}" in line(pilot, " train ")
 
 
+async def test_sums_are_marked_while_the_fleet_is_loading() -> None:
+    feed = await fed()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "loading" not in pilot.text()
+        feed.monitor.incomplete = LOADING
+        await pilot.telemetry(feed)
+        for head in (" goodput ", " paid time ──", "Fix first ──"):
+            assert re.search(r"over \d+ s, loading", line(pilot, head)), head
+
+
 async def test_without_a_price_there_are_hours() -> None:
     feed = await fed(is_priced=False)
     async with running(fleet_app(feed), size=(120, 40)) as pilot:
@@ -102,6 +114,26 @@ async def test_without_a_price_there_are_hours() -> None:
         assert "USD" not in line(pilot, "lost h/h")
         assert "no job" in line(pilot, ">"), "idle instances lose most"
         assert amounts(line(pilot, " no job "))[0] == 4.0
+
+
+async def test_a_job_without_step_times_has_its_known_loss() -> None:
+    """As `status --json` has it, with the mark of a part."""
+    feed = live_feed()
+    for second in range(40):
+        state = "checkpointing" if second < 20 else "running"
+        feed.receive([job(feed, "train", TRAINING, state=state)])
+        await feed.clock.advance(1.0)
+        feed.tick()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        report = view(pilot.app).table.report
+        assert report is not None
+        told = {each["job"]: each for each in goodput_facts(report)["jobs"]}
+        lost = told["train"]["lost_s"] / report.lasts_s
+        assert (told["train"]["goodput"], lost > 1) == (None, True)
+        assert f" ≥{lost:.2f} checkpoint {lost:.2f}" in line(pilot, " train ")
+        assert "≥" in line(pilot, " sum ")
+        assert "≥" not in line(pilot, " no job ")
 
 
 async def test_the_unit_key_shows_hours_and_money_again() -> None:

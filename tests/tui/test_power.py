@@ -112,6 +112,20 @@ async def test_groups_go_round_and_add_up() -> None:
         ]
 
 
+async def test_sums_are_marked_while_instances_are_to_come() -> None:
+    feed = fed()
+    async with running(fleet_app(feed), size=(80, 24)) as pilot:
+        await pilot.press("6", telemetry=feed)
+        assert "loading" not in pilot.text()
+        more = Feed(standalone(4))
+        joining = more.announcements(list(more.layout.instances)[2:])
+        feed.monitor.ingest.apply(joining, feed.clock.monotonic_s(), 0)
+        pilot.app.context.frame.refresh()
+        view(pilot.app).tick()
+        await pilot.pause()
+        assert re.search(r" chips [\d.]+ kW \(loading\)", pilot.text())
+
+
 async def test_the_least_headroom_comes_first_and_other_orders() -> None:
     feed = fed()
     feed.set("power_w", 100.0)

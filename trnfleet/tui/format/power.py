@@ -251,8 +251,15 @@ def hourly(facility_w: float | None, price: KwhPrice | None) -> float | None:
     return None if facility_w is None or price is None else facility_w / 1_000 * price.amount
 
 
-def sums(summary: Summary, table: PowerTable, price: KwhPrice | None, width: int) -> Parts:
-    """Return the sum from chips to facility, as long as fits."""
+def sums(
+    summary: Summary,
+    table: PowerTable,
+    price: KwhPrice | None,
+    width: int,
+    *,
+    is_loading: bool = False,
+) -> Parts:
+    """Return the sum from chips to facility, as long as fits; marked while more is to come."""
     mean = summary.mean
     mark = ESTIMATED if table.is_modelled else ""
     chips_w = float(table.watts[-1]) if table.is_modelled else mean.power_w
@@ -261,7 +268,7 @@ def sums(summary: Summary, table: PowerTable, price: KwhPrice | None, width: int
     known = round(float(table.covered[-1]))
     part = f" ({known:,} of {counted(summary.chips, 'chip')})" if known < summary.chips else ""
     first: Parts = [(" chips ", theme.QUIET), (with_unit(chips_w, "W") + mark, theme.STRONG)]
-    first.append((part, theme.QUIET))
+    first.append((f"{part}{' (loading)' if is_loading else ''}", theme.QUIET))
     tails: list[Parts] = []
     if facility_w is None:
         tails.append([("  hosts and facility not known", theme.QUIET)])

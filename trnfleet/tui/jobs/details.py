@@ -234,7 +234,7 @@ class JobDetails(LineView, can_focus=True):
             text = texts.loss_text(loss._replace(part=part), self._monitor.ingest.names)
             lines = [line for line in wrapped(text, width, 2) if line.strip()]
             made += [((line, theme.BASE),) for line in lines]
-        return made if len(made) > 1 else [*made, (("no loss is known", theme.QUIET),)]
+        return made if len(made) > 1 else [*made, (("no loss is known so far", theme.QUIET),)]
 
     def _cells(self, width: int) -> Block:
         """Return what relays have paid, lost and made productive in their cells."""

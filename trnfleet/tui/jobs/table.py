@@ -165,10 +165,11 @@ class JobRow(NamedTuple):
         return None if mfu is None else 100.0 * mfu
 
     def amounts(self, *, in_usd: bool) -> NDArray[np.float64] | None:
-        """Return its paid time by cause as `amounts_of`; None, too, while it cannot be split."""
-        if self.time is None or (
-            self.goodput_pct is None and self.time.paid.seconds[TimeCause.UNSPLIT]
-        ):
+        """Return its paid time by cause as `amounts_of`; None, too, while no part is split."""
+        if self.time is None:
+            return None
+        seconds = self.time.paid.seconds
+        if self.goodput_pct is None and seconds[TimeCause.UNSPLIT] and not lost_of(seconds):
             return None
         return amounts_of(self.time.paid, in_usd=in_usd)
 
@@ -214,6 +215,12 @@ def amount_text(amount: float | None) -> str:
         return NOT_AVAILABLE
     text = f"{amount:,.2f}" if abs(amount) < 99_999.995 else f"{amount:,.0f}"
     return text.lstrip("-") if not text.strip("-0.") else text
+
+
+def at_least(paid: PaidTime, *, in_usd: bool) -> str:
+    """Return the mark of a loss: more is lost where time is not split, or has no price."""
+    is_known = paid.seconds[TimeCause.UNSPLIT] < 0.05 and not (in_usd and paid.unpriced_s)
+    return "" if is_known else "≥"
 
 
 def cause_style(cause: TimeCause) -> Style:
@@ -347,7 +354,7 @@ class JobTable(RowList[str, JobRow]):
         if report is None or not report.lasts_s:
             return "nothing counted yet"
         minutes = self.minutes
-        text = duration(report.lasts_s)
+        text = duration(report.lasts_s) + (", loading" if self._ui.is_loading else "")
         if minutes is None:
             return f"since the start, over {text}"
         return f"{'last' if report.lasts_s > (minutes - 1) * 60 - 1 else 'over'} {text}"
@@ -381,6 +388,7 @@ class JobTable(RowList[str, JobRow]):
             self.wanted.typed,
             self.order,
             self.shows_hours,
+            self._ui.is_loading,
         )
         if rows_of != self.rows_of:
             self.rows_of = rows_of
@@ -560,9 +568,7 @@ class JobTable(RowList[str, JobRow]):
         amounts = row.amounts(in_usd=self.in_usd)
         if time is None or amounts is None:
             return [(right(NOT_AVAILABLE, plan["lost"]), quiet), (fit(" -", plan["loss"]), quiet)]
-        lost = amount_text(lost_of(amounts) * row.per_h)
-        if self.in_usd and time.paid.unpriced_s:
-            lost = f"≥{lost}"
+        lost = at_least(time.paid, in_usd=self.in_usd) + amount_text(lost_of(amounts) * row.per_h)
         cause = largest_loss(amounts * row.per_h)
         loss = "-"
         if cause is not None:

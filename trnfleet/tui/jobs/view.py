@@ -31,6 +31,7 @@ from trnfleet.tui.jobs.table import (
     JobTable,
     amount_text,
     amounts_of,
+    at_least,
     legend_items,
 )
 from trnfleet.tui.snapshots.table import ExportTable, table_of
@@ -339,7 +340,7 @@ class JobsView(FilteredView):
         if width_of(parts) > width:
             parts = [
                 (" lost ", theme.QUIET),
-                (amount_text(lost), loud),
+                (at_least(report.fleet, in_usd=table.in_usd) + amount_text(lost), loud),
                 (f" of {paid} {unit}  goodput ", theme.QUIET),
                 (goodput, theme.STRONG),
                 (f"  {table.window_text}", theme.QUIET),

@@ -702,11 +702,12 @@ class PowerView(FilteredView):
             self._fleet.show(lambda _width: [])
             return
         summary = self.context.frame.summary
+        is_loading = self.context.is_loading
         energy = self._energy
         kind = table.groups.kind
         self._sums.show(
             lambda width: [
-                sums(summary, table, price, width),
+                sums(summary, table, price, width, is_loading=is_loading),
                 energy_parts(energy, table, width),
                 self._title(table, width),
             ]

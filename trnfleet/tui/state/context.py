@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S, Clock
+from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.monitor.problems.problem import Problem, ProblemCounts, Problems
 from trnfleet.monitor.problems.search import urgency
 from trnfleet.tui.state.alerts import AlertSnapshot
@@ -103,6 +104,12 @@ class UiContext(NamedTuple):
     """The files of months; None for none."""
     leases: Leases | None = None
     """Requests to relays for chips; None without a live source."""
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the past is on its way, or described instances are, so that sums will grow."""
+        joins = self.frame.summary.joining_instances
+        return bool(joins) or self.monitor.incomplete == LOADING
 
     @staticmethod
     def of(
