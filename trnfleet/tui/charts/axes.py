@@ -83,6 +83,11 @@ def axis_text(value: float, unit: str, *, is_signed: bool = False) -> str:
     return sign + digits + text[number:]
 
 
+def row_of(value: float, scale: tuple[float, float], rows: int) -> int:
+    """Return the row of cells of a limit, 0 the lowest."""
+    return int(plot.row_of(np.array([value]), *scale, rows * plot.ROWS)[0]) // plot.ROWS
+
+
 def value_axis(
     scale: tuple[float, float],
     unit: str,
@@ -111,11 +116,10 @@ def value_axis(
     }
     for limit in limits:
         if low <= limit.value <= high:
-            dot = int(plot.row_of(np.array([limit.value]), low, high, rows * plot.ROWS)[0])
             text = axis_text(limit.value, unit, is_signed=is_signed)
             if width >= _NAMED_LIMITS_FROM:
                 text = f"{limit.name} {text}"
-            labels[rows - 1 - dot // plot.ROWS] = (text, limit.style)
+            labels[rows - 1 - row_of(limit.value, scale, rows)] = (text, limit.style)
     return ValueAxis(low, high, labels, max(len(text) for text, _ in labels.values()) + 1)
 
 

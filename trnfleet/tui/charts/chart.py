@@ -172,7 +172,7 @@ def _stack(chart: Chart, total: Series, cells: int, rows: int, top: float) -> li
     layers = [Layer(line.name, line.area[0], line.bands(grid).mean) for line in chart.series]
     parts = np.sum([np.nan_to_num(layer.values) for layer in layers], axis=0)
     layers.append(Layer("", theme.LAYERS[-1], np.maximum(bands.mean - parts, 0.0)))
-    caps = [rows - 1 - min(rows - 1, int(limit.value / top * rows)) for limit in chart.limits]
+    caps = [rows - 1 - axes.row_of(limit.value, (0.0, top), rows) for limit in chart.limits]
     gaps = _gaps(chart._replace(series=[total]), grid, [bands])
     words = {first: reason.value for first, _, reason in gaps}
     return stack(layers, ~np.isnan(bands.mean), top, rows, caps, words)

@@ -171,6 +171,9 @@ def test_parts_of_a_sum_are_stacked_up_to_its_value() -> None:
     assert " train " in text
     assert " serve " in text
     assert {line[-1][0].strip("╌ ") for line in lines[:2]} == {""}
+    for height in range(8, 40):
+        capped = [text for line in draw(chart, 60, height) if "╌" in (text := text_of(line))]
+        assert ["cap 100W" in text for text in capped] == [True], "the line is beside its name"
 
 
 def test_gaps_say_why() -> None:
