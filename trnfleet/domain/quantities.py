@@ -184,10 +184,15 @@ def _digits(value: float) -> str:
     return f"{value:.0f}"
 
 
+def in_digits(value: float) -> str:
+    """Return a number with three digits, or all of its whole ones: `0.0712`, `12,400`."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
 def size_text(size_bytes: float) -> str:
     """Return a size with a binary prefix, such as `4.2 MiB`."""
     for prefix in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1_000:
             return f"{size_bytes:.0f} {prefix}" if prefix == "B" else f"{size_bytes:.3g} {prefix}"
         size_bytes /= 1_024
-    return f"{size_bytes:,.3g} TiB"
+    return f"{in_digits(size_bytes)} TiB"

@@ -24,7 +24,7 @@ from trnfleet.domain.goodput import (
     split_steps,
 )
 from trnfleet.domain.power import J_PER_KWH
-from trnfleet.domain.quantities import NOT_AVAILABLE, duration
+from trnfleet.domain.quantities import NOT_AVAILABLE, duration, in_digits
 from trnfleet.wire.rollups import CellPaidTime
 
 if TYPE_CHECKING:
@@ -392,9 +392,9 @@ def energy_text(job: JobTime) -> str:
     energy = job.paid.energy
     if energy.kwh is None:
         return ""
-    text = f"{energy.at_least}{energy.kwh:,.3g} kWh{ESTIMATED if energy.modelled_j else ''}"
+    text = f"{energy.at_least}{in_digits(energy.kwh)} kWh{ESTIMATED if energy.modelled_j else ''}"
     for value, words in ((energy.per_token_j, "J a token"), (job.per_kept_token_j, "kept")):
-        text += "" if value is None else f", {value:,.3g} {words}"
+        text += "" if value is None else f", {in_digits(value)} {words}"
     return text
 
 

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.domain.quantities import DurationStyle, counted, duration, signed_percent, size_text
+from trnfleet.domain.quantities import (
+    DurationStyle,
+    counted,
+    duration,
+    in_digits,
+    signed_percent,
+    size_text,
+)
 
 MINUTE = 60
 HOUR = 3_600
@@ -54,3 +61,12 @@ def test_one_thing_is_in_the_singular(number: int, text: str) -> None:
 def test_a_distance_that_rounds_to_nothing_has_no_sign() -> None:
     told = [signed_percent(each) for each in (-0.4, 0.0, 0.4, 0.6, 20.7, -7.2)]
     assert told == ["0 %", "0 %", "0 %", "+1 %", "+21 %", "-7 %"]
+
+
+def test_large_numbers_have_no_exponent() -> None:
+    assert [in_digits(value) for value in (0.07123, 999.4, 999.6, 12_400.0)] == [
+        "0.0712",
+        "999",
+        "1,000",
+        "12,400",
+    ]

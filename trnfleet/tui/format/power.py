@@ -15,6 +15,7 @@ from trnfleet.domain.quantities import (
     count,
     counted,
     duration,
+    in_digits,
     with_unit,
 )
 from trnfleet.domain.severity import Severity
@@ -113,7 +114,9 @@ def _energy(read: Callable[[JobTime], float | None]) -> Callable[[PowerTable, in
     def text(table: PowerTable, row: int) -> str:
         job = table.energy[row]
         value = None if job is None else read(job)
-        return "-" if job is None or value is None else f"{job.paid.energy.at_least}{value:,.3g}"
+        return (
+            "-" if job is None or value is None else f"{job.paid.energy.at_least}{in_digits(value)}"
+        )
 
     return text
 
@@ -307,7 +310,7 @@ def energy_parts(energy: Energy | None, table: PowerTable, width: int) -> Parts:
     window = duration(energy.window_s)
     parts: Parts = [
         (" chips' energy ", theme.QUIET),
-        (f"{energy.kwh:,.3g} kWh", theme.STRONG),
+        (f"{in_digits(energy.kwh)} kWh", theme.STRONG),
         (f" in {window}, {energy.coverage_pct:.0f} % of it known", theme.QUIET),
     ]
     if not math.isnan(energy.swing_w):
