@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 US = "uc1/us-0001"
 
 
-def fed(servers: int = 2) -> Feed:
-    feed = Feed(ultraservers(servers) + standalone(2))
+def fed(servers: int = 2, hosts: int = 2) -> Feed:
+    feed = Feed(ultraservers(servers) + standalone(hosts))
     feed.scatter()
     feed.jobs = {"train-70b": (US,), "serve-8b": ("uc1/standalone/trn2-0001",)}
     feed.describe()
@@ -84,6 +84,7 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         figures = [float(re.split(r"\s+", line.strip())[1]) for line in rows]
         assert sum(figures) == pytest.approx(mean.power_w / 1e3, abs=0.04)
         assert shown.index(rows[-1]) == last - 1
+        assert shown[last + 1].rstrip().endswith((" sets one", " a chip"))
         assert "Power by job" in text
         assert ("Chips by power, W" in text) is (size[0] >= 120)
         assert all(len(line) <= size[0] for line in shown)
@@ -355,6 +356,30 @@ async def test_a_large_fleet_lists_some_rows_and_keeps_its_sum() -> None:
         table = view(pilot.app).table
         assert table is not None
         assert table.watts[:-1].sum() == pytest.approx(feed.monitor.summary().mean.power_w)
+
+
+async def test_all_figures_are_of_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large fleets are read less often than the header."""
+    monkeypatch.setattr("trnfleet.tui.power.view._PAUSES", 1e9)
+    feed = fed()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("6", telemetry=feed)
+        feed.set("power_w", 111.0)
+        await pilot.telemetry(feed, 15)
+        table = view(pilot.app).table
+        assert table is not None
+        assert f" chips {table.watts[-1] / 1e3:.1f} kW + hosts" in pilot.text()
+        assert f"Power by job {table.watts[-1] / 1e3:.1f} kW of" in pilot.text()
+
+
+async def test_only_what_draws_power_is_in_the_legend() -> None:
+    feed = fed(servers=1, hosts=1)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        for _ in range(3):
+            await pilot.telemetry(feed)
+        await pilot.press("6", telemetry=feed)
+        assert "■ serve-8b" in pilot.text()
+        assert "no job" not in pilot.text()
 
 
 async def test_layers_without_colour_have_fills_of_their_own() -> None:

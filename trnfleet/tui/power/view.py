@@ -70,7 +70,7 @@ from trnfleet.tui.format.power import (
 from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, titled
 from trnfleet.tui.view import HIERARCHY, FilteredView, View, filter_keys, sort_key
 from trnfleet.tui.widgets.bar import Bar, justified
-from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside, fit
+from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside, fit, width_of
 from trnfleet.tui.widgets.cursor_list import RowList
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line
 
@@ -94,9 +94,10 @@ _CHART_FROM = 70
 _WIDE_FROM = 96
 _BESIDE_FROM = 150
 """Cells from which there is a chart, a wide legend, and distributions beside the chart."""
-_LEGENDS = (34, 44)
+_LEGENDS = (34, 44, 54)
 _HISTOGRAM = 9
-"""Cells of a narrow and a wide legend, and most lines of a distribution with its title."""
+"""Cells of a narrow, a wide and the widest legend, and most lines of a distribution with its
+title."""
 _WORDS = {"temperature_c": "temperature"}
 _NAMES = {RACKS: "Racks", ULTRASERVERS: "UltraServers", JOBS: "Jobs", RESERVATIONS: "Reservations"}
 _PAUSES = 50
@@ -256,6 +257,8 @@ class PowerPanel(LineView, can_focus=False):
         self._ui = context
         self._jobs = PowerReader(context.monitor)
         self.table: PowerTable | None = None
+        self.summary = context.frame.summary
+        """The fleet's sums when the table was read."""
         self.distributions: list[Distribution] = []
         self._drawn_of: Hashable = None
         self._drawn: list[Line] = []
@@ -285,7 +288,7 @@ class PowerPanel(LineView, can_focus=False):
             return []
         is_beside = width >= _BESIDE_FROM
         under = 0 if is_beside or height < 2 * _HISTOGRAM or width < _WIDE_FROM else _HISTOGRAM
-        side = _LEGENDS[width >= _WIDE_FROM]
+        side = _LEGENDS[(width >= _WIDE_FROM) + is_beside]
         room = width - 2
         chart_height = height - under - 1
         layers, legend = self._legend(table, side)
@@ -335,11 +338,11 @@ class PowerPanel(LineView, can_focus=False):
         shown = [name for name, _ in jobs if name in history][: len(theme.JOB_STYLES)]
         total = float(table.watts[-1])
         price = self._ui.fleets.kwh_price
-        facility = self._ui.frame.summary.mean.facility_power_w
+        facility = self.summary.mean.facility_power_w
         cost = None if table.is_modelled else hourly(facility, price)
         money = f"{price.currency}/h" if cost is not None and price is not None else ""
         mark = ESTIMATED if table.is_modelled else ""
-        cells = 0 if width < _LEGENDS[-1] else 9 if money else 6
+        cells = 0 if width < _LEGENDS[1] else 9 if money else 6
         name_cells = width - 19 - cells
         rows: list[tuple[str, Style, str, float, str]] = []
         slots = theme.job_slots(shown)
@@ -353,8 +356,9 @@ class PowerPanel(LineView, can_focus=False):
             rows.append((fill_of(number), style, label, by_name[name], tokens))
         rest = total - sum(by_name[name] for name in shown)
         others = len(jobs) - len(shown)
-        label = f"{others} other jobs, no job" if others else "no job"
-        rows.append((fill_of(len(shown)), theme.QUIET, label, rest, "-"))
+        label = f"{others} more, no job" if others else "no job"
+        if others or rest >= 1.0:
+            rows.append((fill_of(len(shown)), theme.QUIET, label, rest, "-"))
         head = f"  {fit('job', name_cells)}{'kW' + mark:>9}{'share':>8}"
         head += f"{money or 'tok/J':>{cells}}" if cells else ""
         made_lines: list[FixedParts] = [((head, theme.GHOST),)]
@@ -642,8 +646,8 @@ class PowerView(FilteredView):
             return
         self._read_of = state
         self._read_s = now_s
-        announced = self.context.frame.summary.announced
-        self.table = self.reader.read(self.kind, averages, announced)
+        self.panel.summary = self.context.frame.summary
+        self.table = self.reader.read(self.kind, averages, self.panel.summary.announced)
         self.list.table = self.panel.table = self.table
         shown = self._picked(self.table) if self.table is not None else []
         self._matches = len(shown)
@@ -701,7 +705,7 @@ class PowerView(FilteredView):
             self._head.show(lambda _width: [])
             self._fleet.show(lambda _width: [])
             return
-        summary = self.context.frame.summary
+        summary = self.panel.summary
         is_loading = self.context.is_loading
         energy = self._energy
         kind = table.groups.kind
@@ -730,7 +734,7 @@ class PowerView(FilteredView):
                     PowerPlan.arrange(width - 1, table),
                     is_strong=True,
                 ),
-                self._signs(table),
+                self._signs(table, width),
             ]
         )
 
@@ -756,8 +760,8 @@ class PowerView(FilteredView):
             right = [(pattern, theme.LINK), (f"{count(self._matches)} found ", theme.QUIET)]
         return justified(parts, right, width, theme.BASE)
 
-    def _signs(self, table: PowerTable) -> Parts:
-        """Return the meaning of the bar's parts and of caps."""
+    def _signs(self, table: PowerTable, width: int) -> Parts:
+        """Return the meaning of the bar's parts and of caps, as far as there is room."""
         types = {kind.chip.power_max_w.value for kind in table.groups.layout.types}
         cap = f"cap: {types.pop():g} W a chip" if len(types) == 1 else "cap: of the catalogue"
         own = "* yours" if table.is_own_cap.any() else ":cap 12kW sets one"
@@ -770,12 +774,17 @@ class PowerView(FilteredView):
         wrong = fleets.caps.problem
         if missing and not fleets.are_several:
             wrong = f"cap of {plain(', '.join(sorted(missing)), 60)}: not there now"
-        return [
+        parts: Parts = [
             (f" {plain(wrong, 120)} " if wrong else "", theme.SEVERITY_STYLE[Severity.WARNING]),
             (f" {NOW}", theme.FILL),
             (" now  ", theme.GHOST),
             (PEAK, theme.CHART),
             (f" to p{PEAK_PCT}  ", theme.GHOST),
             (LEFT, theme.RULE),
-            (f" to cap   headroom: cap - now or p{PEAK_PCT}   {own}   {cap}", theme.GHOST),
+            (" to cap", theme.GHOST),
         ]
+        for words in (f"headroom: cap - now or p{PEAK_PCT}", own, cap):
+            word = (f"   {words}", theme.GHOST)
+            if width_of([*parts, word]) <= width:
+                parts.append(word)
+        return parts
