@@ -85,6 +85,8 @@ async def test_sums_on_the_screen_are_the_report(size: tuple[int, int]) -> None:
         paid = float(report.fleet.usd.sum())
         summary = amounts(line(pilot, "goodput "))
         assert round(lost, 2) in summary
+        assert f" ≥{lost:,.2f} " in line(pilot, "goodput "), "some instances have no price"
+        assert "…" not in line(pilot, "goodput ")
         assert round(paid, 2) in summary
         assert amounts(line(pilot, " sum "))[0] == pytest.approx(lost * hour, abs=0.006)
         rows = [amounts(line(pilot, name)) for name in (" train ", " serve ", " no job ")]
@@ -145,6 +147,23 @@ async def test_the_unit_key_shows_hours_and_money_again() -> None:
         assert "lost h/h" in pilot.text()
         await pilot.press("dollar_sign")
         assert "lost USD/h" in pilot.text()
+
+
+async def test_the_legend_names_only_what_meters_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = await fed()
+    read = feed.monitor.goodput.report
+
+    def report(minutes: int | None = None) -> Any:
+        made = read(minutes)
+        for paid in (made.fleet, made.jobs[0].paid):
+            paid.seconds[TimeCause.RECOVERY] = 0.01
+        return made
+
+    monkeypatch.setattr(feed.monitor.goodput, "report", report)
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        assert "▒ slow" in line(pilot, " ■ productive ")
+        assert "recovery" not in line(pilot, " ■ productive ")
 
 
 async def test_details_tell_causes_steps_chips_and_serving() -> None:

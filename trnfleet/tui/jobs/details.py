@@ -36,8 +36,16 @@ from trnfleet.tui.charts.place import NO_STATE, ChartedPlace, ChartSource
 from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.jobs import SLOW_PCT, look
 from trnfleet.tui.jobs.table import NOTHING, amount_text, amounts_of, cause_style
-from trnfleet.tui.widgets.bar import cut
-from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, bar, beside, fit, wrapped
+from trnfleet.tui.widgets.cells import (
+    FixedParts,
+    Parts,
+    TextColumn,
+    bar,
+    beside,
+    fit,
+    width_of,
+    wrapped,
+)
 from trnfleet.tui.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
@@ -217,7 +225,7 @@ class JobDetails(LineView, can_focus=True):
         if words := energy_text(row.time):
             made.append(((fit(words, width), theme.QUIET),))
         if row.time.written_off_s:
-            words = f"{row.time.written_off_s / 60:,.1f} inst min lost from before this window"
+            words = f"{row.time.written_off_s / 60:,.1f} inst min of earlier steps lost"
             made.append(((fit(words, width), theme.QUIET),))
         return made
 
@@ -462,13 +470,17 @@ class JobDetails(LineView, can_focus=True):
         states = source.states(grid)
         names = {look(state).glyph: state or "other" for state in STATES} | {NO_STATE: "not known"}
         styles = {text[0]: style for text, style in states}
+        signs: list[Parts] = [[]]
+        for sign, style in styles.items():
+            item = (f"{sign} {names[sign]}  ", style)
+            if width_of([*signs[-1], item]) > width:
+                signs.append([])
+            signs[-1].append(item)
         made: Block = [
             head(title, source.inputs.note, width),
             states,
             time_axis(times, source.marks, grid, width),
-            tuple(
-                cut([(f"{sign} {names[sign]}  ", style) for sign, style in styles.items()], width)
-            ),
+            *map(tuple, signs),
         ]
         for at_ns, words, severity in entries[:_MOST_LINES]:
             text = fit(f"{format_rfc3339(at_ns)[11:19]} {words}", width)

@@ -27,7 +27,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.jobs import SLOW_PCT, look, pace, problem_of
 from trnfleet.tui.theme.palettes import Tile
 from trnfleet.tui.widgets.bar import cut
-from trnfleet.tui.widgets.cells import Parts, fit, right
+from trnfleet.tui.widgets.cells import Parts, fit, right, text_of
 from trnfleet.tui.widgets.cursor_list import RowList
 
 if TYPE_CHECKING:
@@ -234,12 +234,12 @@ def cause_style(cause: TimeCause) -> Style:
     return theme.STATE_STYLE[Freshness.OFFLINE] if cause is TimeCause.DOWN else theme.FILL_WARNING
 
 
-def legend_items(paid: PaidTime) -> Parts:
-    """Return the signs and names of the causes with paid time."""
+def legend_items(drawn: str) -> Parts:
+    """Return the signs and names of the causes in drawn meters."""
     return [
         (f" {sign} {cause.label} ", cause_style(cause))
         for cause, sign in _METER.items()
-        if paid.seconds[cause] > 0
+        if sign in drawn
     ]
 
 
@@ -274,11 +274,17 @@ def largest_loss(amounts: NDArray[np.float64]) -> TimeCause | None:
     return cause if round(float(amounts[cause]), 2) > 0 else None
 
 
-def columns_at(width: int, rows: Sequence[JobRow]) -> dict[str, int]:
-    """Return the cells of each column with room. One that no row knows has none."""
+def columns_at(width: int, rows: Sequence[JobRow], chips: int = 0) -> dict[str, int]:
+    """Return the cells of each column with room. One that no row knows has none.
+
+    Args:
+        width: Cells of a line.
+        rows: The jobs.
+        chips: Those of the fleet.
+    """
     longest = max((cell_len(row.title) for row in rows), default=0)
     columns = {"job": min(_NAME_MOST, max(_NAME_LEAST, longest))}
-    columns |= {"chips": 8, "goodput": 9, "lost": 12, "loss": 21}
+    columns |= {"chips": max(8, len(count(chips)) + 1), "goodput": 9, "lost": 12, "loss": 21}
     left = width - _SIGN - sum(columns.values())
     if left < 0:
         columns["job"] = max(_NAME_LEAST, columns["job"] + left)
@@ -456,8 +462,15 @@ class JobTable(RowList[str, JobRow]):
         """Return the cells of the columns at the present width."""
         plan_of = (self.rows_of, self.line_width)
         if self._plan[0] != plan_of:
-            self._plan = (plan_of, columns_at(self.line_width, self.rows))
+            chips = int(self._monitor.store.layout.sizes.sum())
+            self._plan = (plan_of, columns_at(self.line_width, self.rows, chips))
         return self._plan[1]
+
+    def drawn_meters(self) -> str:
+        """Return the signs in the meters of all rows and of the fleet."""
+        width = self.plan().get("meter", 0) - 1
+        times = [row.time for row in self.rows] + [self.report and self.report.whole]
+        return "".join(text_of(meter(time.paid.seconds, width)) for time in times if time)
 
     def head(self) -> Parts:
         """Return the names of the columns."""
@@ -572,7 +585,10 @@ class JobTable(RowList[str, JobRow]):
         cause = largest_loss(amounts * row.per_h)
         loss = "-"
         if cause is not None:
-            loss = f"{cause.label} {amount_text(float(amounts[cause]) * row.per_h)}"
+            amount = float(amounts[cause]) * row.per_h
+            loss = f"{cause.label} {amount_text(amount)}"
+            if len(loss) >= plan["loss"]:
+                loss = f"{cause.label} {amount:,.0f}"
         style = quiet if cause is None else loud
         return [(right(lost, plan["lost"]), loud), (fit(f" {loss}", plan["loss"]), style)]
 

@@ -37,7 +37,7 @@ from trnfleet.tui.jobs.table import (
 from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.subjects import Subject, of_job
 from trnfleet.tui.view import CHARTS_FROM, FilteredView, View, filter_keys, sort_key
-from trnfleet.tui.widgets.bar import Bar, justified
+from trnfleet.tui.widgets.bar import Bar, cut, justified
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.focus import focus_on
@@ -300,9 +300,8 @@ class JobsView(FilteredView):
 
     def _legend_lines(self, width: int) -> list[Parts]:
         """Return the legend of the meters in as many lines as it needs."""
-        report = self.table.report
         lines: list[Parts] = [[("  ", theme.BASE)]]
-        for item in [] if report is None else legend_items(report.fleet):
+        for item in legend_items(self.table.drawn_meters()):
             if width_of([*lines[-1], item]) > width:
                 lines.append([("  ", theme.BASE)])
             lines[-1].append(item)
@@ -321,14 +320,16 @@ class JobsView(FilteredView):
         loud = theme.SEVERITY_STYLE[Severity.WARNING] if lost else theme.STRONG
         goodput = NOT_AVAILABLE if share is None else f"{100 * share:.1f} %"
         unit = "USD" if table.in_usd else "instance-hours"
-        paid = amount_text(float(amounts.sum()))
+        least = "≥" if table.in_usd and report.fleet.unpriced_s else ""
+        paid = least + amount_text(float(amounts.sum()))
+        lost_text = at_least(report.fleet, in_usd=table.in_usd) + amount_text(lost)
         parts: Parts = [
             (f" {table.window_text}  goodput ", theme.QUIET),
             (goodput, theme.STRONG),
             ("  paid ", theme.QUIET),
             (paid, theme.STRONG),
             (" = lost ", theme.QUIET),
-            (amount_text(lost), loud),
+            (lost_text, loud),
         ]
         for cause in (TimeCause.PRODUCTIVE, TimeCause.HEADROOM, TimeCause.UNSPLIT):
             if amounts[cause] > 0:
@@ -340,11 +341,12 @@ class JobsView(FilteredView):
         if width_of(parts) > width:
             parts = [
                 (" lost ", theme.QUIET),
-                (at_least(report.fleet, in_usd=table.in_usd) + amount_text(lost), loud),
-                (f" of {paid} {unit}  goodput ", theme.QUIET),
+                (lost_text, loud),
+                (f" of {paid} {unit.replace('instance-hours', 'inst h')}  goodput ", theme.QUIET),
                 (goodput, theme.STRONG),
                 (f"  {table.window_text}", theme.QUIET),
             ]
+            parts = cut(parts, width)
         right: Parts = [(f"sort: {table.order} ", theme.QUIET)]
         if table.wanted.typed:
             right = [

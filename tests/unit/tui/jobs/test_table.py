@@ -40,7 +40,8 @@ def test_a_meter_without_time_is_blank() -> None:
 def test_causes_differ_without_colour() -> None:
     """Each has a sign of its own, in ASCII, too."""
     paid = PaidTime(np.ones(len(TimeCause)), np.ones(len(TimeCause)), 0.0)
-    signs = [text.split()[0] for text, _ in legend_items(paid)]
+    drawn = text_of(meter(paid.seconds, 2 * len(TimeCause)))
+    signs = [text.split()[0] for text, _ in legend_items(drawn)]
     assert len({to_ascii(sign) for sign in signs}) == len(TimeCause)
     theme.use("monochrome")
     assert text_of(meter(paid.seconds, 2 * len(TimeCause))) == "".join(2 * sign for sign in signs)
@@ -68,3 +69,7 @@ def test_an_unknown_price_is_no_zero() -> None:
 @pytest.mark.parametrize("width", [60, 79, 119, 199, 239])
 def test_columns_fit(width: int) -> None:
     assert 3 + sum(columns_at(width, []).values()) <= width
+
+
+def test_a_million_chips_have_room() -> None:
+    assert columns_at(119, [], 1_000_000)["chips"] > len("1,000,000")
