@@ -47,8 +47,11 @@ async def test_an_ultraserver_at_every_size(size: tuple[int, int]) -> None:
         assert shown.index("✖ uc1/us-0001") < shown.index("uc1/us-0002")
         sent = feed.monitor.store.values(BY_NAME["efa_tx_bytes_per_s"], slice(0, 4))
         assert view(pilot).domains.rows[0].efa == pytest.approx(float(sent.sum()))
+        blank = sum(not line.strip() for line in pilot.screen())
+        assert size[0] < 120 or blank < size[1] / 4, "charts fill what the list leaves"
         await pilot.press("enter", telemetry=feed)
         shown = pilot.text()
+        assert not view(pilot).charts.display, "the drawing has the space"
         assert "190 of 192 up, 1 down, 1 slow" in shown
         assert "0001-0 03:z_prev <-> 0001-3 03:z_next  down" in shown
         app = pilot.app

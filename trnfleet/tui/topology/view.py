@@ -22,6 +22,7 @@ from trnfleet.monitor.problems import texts
 from trnfleet.monitor.topology import LinkState
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.charts.place import ChartedPlace, PlaceCharts
 from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.state.subjects import Subject, of_place
@@ -45,7 +46,16 @@ from trnfleet.tui.topology.torus import (
     ring_lines,
     width_of,
 )
-from trnfleet.tui.view import CHIP, TOPOLOGY, FilteredView, View, filter_keys, tab_keys
+from trnfleet.tui.view import (
+    CHARTS_FROM,
+    CHIP,
+    LEAST_LIST,
+    TOPOLOGY,
+    FilteredView,
+    View,
+    filter_keys,
+    tab_keys,
+)
 from trnfleet.tui.widgets.bar import Bar, justified, tab_parts
 from trnfleet.tui.widgets.cells import Parts, fit
 from trnfleet.tui.widgets.cells import width_of as cells_of
@@ -115,6 +125,7 @@ class TopologyView(FilteredView):
         self.list_head = Bar(fill=lambda: theme.HEAD)
         self.links = LinkList(self.reading)
         self.domains = DomainList(self.reading)
+        self.charts = PlaceCharts(context, self._charted)
         self.tab = TABS[0]
         self.colour = SHARE
         self._at = ""
@@ -133,6 +144,7 @@ class TopologyView(FilteredView):
         yield self.list_head
         yield self.links
         yield self.domains
+        yield self.charts
         yield self.prompt
 
     # The place
@@ -253,7 +265,7 @@ class TopologyView(FilteredView):
         self._read_lists()
         self._share_space()
         self._write()
-        for lines in (self.board, self.links, self.domains):
+        for lines in (self.board, self.links, self.domains, self.charts):
             lines.tick()
 
     def _read_lists(self) -> None:
@@ -295,9 +307,17 @@ class TopologyView(FilteredView):
         ):
             if widget.has_class("away") is is_shown:
                 widget.set_class(not is_shown, "away")
+        spare = rows - max(LEAST_LIST, len(self.domains.rows))
+        has_charts = is_fleet and self.size.width >= CHARTS_FROM
+        self.charts.lend(spare if has_charts else 0)
         if drawn:
             # Textual lays out again only where that is another number.
             self.board.styles.height = drawn
+
+    def _charted(self) -> ChartedPlace | None:
+        """Return the UltraServer or instance under the list's cursor."""
+        picked = self.domains.picked
+        return None if picked is None else ChartedPlace(self.context, picked.address)
 
     def drawn(self, width: int) -> list[Parts]:
         """Return the lines of the drawing."""
