@@ -5,6 +5,7 @@ Its window and cursor while problems come and go, and the target of Enter.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -391,6 +392,26 @@ async def test_many_jobs_are_not_scrolled_beside_blank_rows() -> None:
         assert isinstance(page, FleetView)
         assert page.jobs.size.height > 14
         assert page.latest.size.height == LEAST_LATEST
+
+
+async def test_charts_of_the_place_have_the_rows_that_all_lists_leave() -> None:
+    feed = fed()
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        page = pilot.app.page
+        assert isinstance(page, FleetView)
+        lists = page.latest.region.bottom
+        assert page.charts.region.y == lists
+        assert page.charts.size.height > 20
+        assert f" {page.place}  chip ─" in pilot.text()
+        assert re.search(r" NC \d+ %", pilot.text()), "shares beside a tile have a name"
+        await pilot.press("right")
+        assert f" {page.place}  chip ─" in pilot.text()
+        feed.monitor.apply([feed.event("uc1/us-0001", f"event {number}") for number in range(60)])
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        assert not page.charts.display, "events need the rows"
 
 
 async def test_jobs_have_the_rows_that_events_leave() -> None:

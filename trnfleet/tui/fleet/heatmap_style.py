@@ -362,6 +362,13 @@ class GroupDetails:
                 yield with_unit(float(known.max() if field.is_max else known.sum()), field.unit)
 
 
+def _tile_figure(value: float, field: Field) -> str:
+    """Return a figure beside a tile; shares have their name, the others a unit of their own."""
+    if field.unit != "%" or math.isnan(value):
+        return with_unit(value, field.unit)
+    return f"{field.title.partition(' ')[0]} {value:.0f} %"
+
+
 class TileLabels:
     """Name, job and figures of each instance of one map, around its chips."""
 
@@ -392,7 +399,7 @@ class TileLabels:
             job_name = self._descriptions.job_name(int(store.job_of[number]))
             hue = theme.JOB_STYLES[slots[job_name]] if job_name in slots else theme.QUIET
             figures = [
-                with_unit(float(value[place]), field.unit)
+                _tile_figure(float(value[place]), field)
                 for field, value in zip(fields, values, strict=True)
             ]
             name = plain(store.layout.instances[number].rpartition("/")[2])

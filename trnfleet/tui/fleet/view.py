@@ -42,6 +42,7 @@ from trnfleet.tui.charts.place import (
     ChartedPlace,
     ChartGrid,
     ChartSource,
+    PlaceCharts,
     Trend,
 )
 from trnfleet.tui.fleet.filtering import filter_head
@@ -386,6 +387,7 @@ class FleetView(FilteredView):
         self._list_side = Container(id="list-side")
         self._latest_head = Bar(id="latest-head")
         self.latest = LatestEvents(self.monitor, id="latest")
+        self.charts = PlaceCharts(context, lambda: ChartedPlace(context, self.place))
         self._shown: Hashable = None
         """Pass on screen, and the revision of alerts."""
 
@@ -403,6 +405,7 @@ class FleetView(FilteredView):
             yield self.jobs
             yield self._latest_head
             yield self.latest
+            yield self.charts
         yield self.prompt
 
     def on_mount(self) -> None:
@@ -523,6 +526,7 @@ class FleetView(FilteredView):
         self.problems.tick()
         self.jobs.tick()
         self.latest.tick()
+        self.charts.tick()
         self._write()  # After the problems were taken: the heads count them.
         self.trends.tick()
         self.map.tick()
@@ -545,10 +549,11 @@ class FleetView(FilteredView):
         """Set the rows of problems, jobs and events.
 
         Problems and jobs get the rows they need, the newest events the rest. Rows that events do
-        not fill are for more jobs.
+        not fill are for more jobs, then for charts of the place under the cursor.
         """
         width, height = self._list_side.size
         rows: tuple[int, ...] | None = None
+        spare = 0
         if height and self.jobs.display:
             every = 2 * max(1, len(self.monitor.ingest.jobs))
             problems = max(1, self.problems.count) * max(2, self.problems.lines_wanted(width - 2))
@@ -558,7 +563,10 @@ class FleetView(FilteredView):
             if left - min(every, LEAST_JOBS) >= LEAST_LATEST:
                 jobs = min(every, 2 * MOST_JOBS, left - LEAST_LATEST)
                 jobs = max(jobs, min(every, left - self.latest.rows_wanted(width)))
-                rows = (jobs, left - jobs)
+                spare = left - jobs - self.latest.rows_wanted(width)
+                spare = spare if spare >= LEAST_ROWS else 0
+                rows = (jobs, left - jobs - spare)
+        self.charts.lend(spare)
         self._latest_head.display = self.latest.display = rows is not None
         if rows is None:
             for name in ("height", "max_height"):
@@ -602,6 +610,7 @@ class FleetView(FilteredView):
     @on(View.Moved)
     def _moved(self) -> None:
         self._share_space()
+        self.charts.tick()
         self._write()
 
     @on(CursorList.Changed)
