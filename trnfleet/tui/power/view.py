@@ -96,8 +96,7 @@ _BESIDE_FROM = 150
 """Cells from which there is a chart, a wide legend, and distributions beside the chart."""
 _LEGENDS = (34, 44, 54)
 _HISTOGRAM = 9
-"""Cells of a narrow, a wide and the widest legend, and most lines of a distribution with its
-title."""
+"""Cells of legends by width, and most lines of a distribution with its title."""
 _WORDS = {"temperature_c": "temperature"}
 _NAMES = {RACKS: "Racks", ULTRASERVERS: "UltraServers", JOBS: "Jobs", RESERVATIONS: "Reservations"}
 _PAUSES = 50
@@ -258,7 +257,6 @@ class PowerPanel(LineView, can_focus=False):
         self._jobs = PowerReader(context.monitor)
         self.table: PowerTable | None = None
         self.summary = context.frame.summary
-        """The fleet's sums when the table was read."""
         self.distributions: list[Distribution] = []
         self._drawn_of: Hashable = None
         self._drawn: list[Line] = []
