@@ -92,6 +92,26 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         assert blank < size[1] / 3
 
 
+async def test_a_silence_is_of_the_row() -> None:
+    """A rack is not its UltraServer, and a job not its first instance."""
+    feed = fed()
+    expected = (
+        {f"{US}/rack-b": f'rack="{US}/rack-b"'},
+        {US: f'ultraserver="{US}"'},
+        {"serve-8b": 'job="serve-8b"', "no job": ""},
+        {"cb-1": 'reservation="cb-1"', "no reservation": ""},
+    )
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("6", telemetry=feed)
+        page = view(pilot.app)
+        for matchers in expected:
+            assert page.table is not None
+            for place, wanted in matchers.items():
+                page.list.point_at(place)
+                assert page.subject.matchers == wanted
+            await pilot.press("g", telemetry=feed)
+
+
 async def test_groups_go_round_and_add_up() -> None:
     feed = fed()
     async with running(fleet_app(feed), size=(120, 40)) as pilot:

@@ -68,6 +68,7 @@ from trnfleet.tui.format.power import (
     sums,
 )
 from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, titled
+from trnfleet.tui.state.subjects import Subject, of_group
 from trnfleet.tui.view import HIERARCHY, FilteredView, View, filter_keys, sort_key
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import FixedParts, Parts, TextColumn, beside, fit, width_of
@@ -484,6 +485,13 @@ class PowerView(FilteredView):
     def place(self) -> str:
         """The first place of the row under the cursor."""
         return self.list.address()
+
+    @property
+    def subject(self) -> Subject:
+        """What the row under the cursor stands for: a rack is not its UltraServer."""
+        if self.table is None or self.list.picked is None:
+            return super().subject
+        return of_group(self.context.alerts, self.table.groups, self.list.picked)
 
     @property
     def compared(self) -> tuple[str, PowerList]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import Alert, address_of, is_below
 from trnfleet.domain.alerts.matchers import Matcher, matchers_for
+from trnfleet.monitor.power_groups import JOBS, RESERVATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.power_groups import PowerGroups
     from trnfleet.tui.state.alerts import AlertSnapshot
 
 _LABELS = {
@@ -65,6 +67,27 @@ def of_reservation(
     """Return a reservation as a subject, with the alerts of its instances."""
     held = (*snapshot.of_reservation(reservation_id), *snapshot.on_instances(rows))
     return Subject(_matcher("reservation", reservation_id), _alerts(held))
+
+
+def of_group(snapshot: AlertSnapshot, groups: PowerGroups, row: int) -> Subject:
+    """Return a rack, UltraServer, job or reservation of Power.
+
+    Instances without a job or reservation have no matchers.
+    """
+    if row >= groups.size:
+        return of_place(snapshot, "")
+    name = groups.label(row)
+    if groups.kind in {JOBS, RESERVATIONS}:
+        if row == groups.size - 1:
+            return Subject("")
+        if groups.kind == JOBS:
+            return of_job(snapshot, name)
+        rows = tuple(range(member, member + 1) for member in groups.members(row).tolist())
+        return of_reservation(snapshot, name, rows)
+    if groups.layout.find(name) is not None:
+        return of_place(snapshot, name)
+    inside = (held for held in snapshot.active if held.alert.labels.get("rack") == name)
+    return Subject(_matcher("rack", name), _alerts(inside))
 
 
 def of_alerts(snapshot: AlertSnapshot, alerts: Iterable[Alert]) -> Subject | None:
