@@ -426,7 +426,9 @@ class ExporterLayout:
         self._tags: dict[str, int] = {}
         self.places = [self._place(sample.name, sample.labels) for sample in samples]
         # Cores and their memory are most of a page. Numbers only: each host has a layout.
-        self._cores, self._memory, self._others = array("I"), array("I"), array("I")
+        self._cores = array("I")
+        self._memory = array("I")
+        self._others = array("I")
         for number, place in enumerate(self.places):
             if place is not None:
                 {DocumentPart.CORE: self._cores, DocumentPart.MEMORY: self._memory}.get(

@@ -248,9 +248,9 @@ class HealthValues:
     ) -> NDArray[np.int8]:
         """Return the worst state of pixels that have whole instances."""
         place, shape = grid.pixels_of_pieces(side)
-        wanted = np.zeros(shape, np.bool_)
-        wanted[np.ix_(y, x)] = True
-        pieces = np.flatnonzero(wanted.ravel()[place])
+        in_window = np.zeros(shape, np.bool_)
+        in_window[np.ix_(y, x)] = True
+        pieces = np.flatnonzero(in_window.ravel()[place])
         worst = np.zeros(shape, np.int8)
         np.maximum.at(worst.ravel(), place[pieces], self._worst(grid.piece_instance[pieces]))
         return worst[np.ix_(y, x)]

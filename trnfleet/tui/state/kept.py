@@ -52,17 +52,17 @@ class _KeptByFleet(Generic[T]):
         if file is None:
             return "until the app ends"
         try:
-            kept = self._read(file)
-            change(kept)
+            by_fleet = self._read(file)
+            change(by_fleet)
             partial = file.with_suffix(".partial")
             with open(partial, "w", encoding="utf-8", opener=open_private) as written:
-                json.dump(kept, written, indent=1)
+                json.dump(by_fleet, written, indent=1)
             partial.replace(file)
         except ConfigError as error:
             return f"until the app ends: {error}"
         except OSError as error:
             return f"until the app ends: {file}: {error.strerror or error}"
-        self._kept = kept
+        self._kept = by_fleet
         return f"kept in {file}"
 
     def _read(self, file: Path) -> dict[str, T]:
@@ -72,17 +72,17 @@ class _KeptByFleet(Generic[T]):
             ConfigError: it cannot be read, or is invalid.
         """
         try:
-            kept = json.loads(file.read_text(encoding="utf-8"))
+            by_fleet = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise ConfigError(f"{file}: {error.strerror or error}") from error
         except ValueError as error:
             raise ConfigError(f"{file}: {error}; correct or delete it") from error
-        for fleet, value in kept.items() if isinstance(kept, dict) else [("", None)]:
+        for fleet, value in by_fleet.items() if isinstance(by_fleet, dict) else [("", None)]:
             if problem := self._problem_of(value):
                 raise ConfigError(f"{file}: {fleet}: {problem}")
-        return kept  # type: ignore[no-any-return]  # the loop has looked at all of it
+        return by_fleet  # type: ignore[no-any-return]  # the loop has looked at all of it
 
     def _problem_of(self, value: object) -> str:
         """Return what is wrong with a fleet's value; empty for nothing."""
@@ -124,7 +124,7 @@ class KeptViews(_KeptByFleet[str]):
 
     def put(self, views: Mapping[str, str]) -> str:
         """Keep the views of fleets, and return for how long that holds."""
-        return self._keep(lambda kept: kept.update(views))
+        return self._keep(lambda by_fleet: by_fleet.update(views))
 
     def _problem_of(self, value: object) -> str:
         return "" if isinstance(value, str) else 'not a view, {"FLEET": "Topology"}'

@@ -21,7 +21,8 @@ def opened(file: Path, *, may_save: bool = True) -> KeptViews:
 def test_a_view_is_kept_by_fleet(tmp_path: Path) -> None:
     """What another app wrote meanwhile stays; a read-only app writes nothing."""
     file = tmp_path / "views.json"
-    first, second = opened(file), opened(file)
+    first = opened(file)
+    second = opened(file)
     assert first.put({"alpha": "Jobs", "beta": "Fleet"}) == f"kept in {file}"
     second.put({"beta": "Chip"})
     assert opened(file, may_save=False).put({"alpha": "Events"}) == "until the app ends"
