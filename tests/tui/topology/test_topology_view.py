@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
@@ -65,6 +67,8 @@ async def test_an_ultraserver_at_every_size(size: tuple[int, int]) -> None:
         assert "slow, below 85 %" in shown
         assert shown.count("[12]") == (4 if size[0] >= 240 else 1)
         assert ("Z hop" in shown) is (size[0] >= 120)
+        hops = [re.search(r" [0-3] > [0-3] ", line) for line in pilot.screen()]
+        assert len({hop.start() for hop in hops if hop}) <= 1, "one column"
         assert all(len(line) <= size[0] for line in pilot.screen())
 
 

@@ -217,7 +217,7 @@ class Picture:
                 (text, self._style(chip, lane, state)),
                 (" " * (room - len(text)), theme.BASE),
             ]
-        return parts
+        return parts[:-1]  # What follows the last link is wider than the drawing.
 
     def _value(self, chip: int, lane: int, state: LinkState) -> str:
         if state is LinkState.DOWN:
