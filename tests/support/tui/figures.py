@@ -43,6 +43,7 @@ _VALUE = r"(-?\d[\d.]*) ?([kMGTPE]?)(?:%|W|B/s|FLOP/s|°C|(?= ))"
 _FIGURE = re.compile(rf"(?<!\S)({'|'.join(_NAMES)}) +{_VALUE}(?!\S)")
 _TITLES = {**_NAMES, "Power": "power_w"}
 _TITLE = re.compile(rf"(?<!\S)({'|'.join(_TITLES)}) {_VALUE} (?=.*─)")
+_PLACE = re.compile(r"(?<!\S)\S+  (?:chip|instance|UltraServer|cluster)\b.* ─")
 
 
 class Shown(NamedTuple):
@@ -57,11 +58,14 @@ class Shown(NamedTuple):
 def figures(lines: list[str], *, with_charts: bool = True) -> list[Shown]:
     """Return the fleet's figures on a screen.
 
-    Charts are the fleet's only in the Fleet view.
+    Charts are the fleet's only in the Fleet view, and there not below the name of a place.
     """
     found = [_shown(match, "header") for match in _FIGURE.finditer(lines[HEADER_ROW] + " ")]
+    end = len(lines[HEADER_ROW])
     for line in lines[HEADER_ROW + 1 :] if with_charts else ():
-        found += [_shown(match, "chart") for match in _TITLE.finditer(line)]
+        if place := _PLACE.search(line):
+            end = place.start()
+        found += [_shown(match, "chart") for match in _TITLE.finditer(line) if match.start() < end]
     return [*found, *_root(lines)]
 
 

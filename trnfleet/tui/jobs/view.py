@@ -322,14 +322,13 @@ class JobsView(FilteredView):
         unit = "USD" if table.in_usd else "instance-hours"
         least = "≥" if table.in_usd and report.fleet.unpriced_s else ""
         paid = least + amount_text(float(amounts.sum()))
-        lost_text = at_least(report.fleet, in_usd=table.in_usd) + amount_text(lost)
         parts: Parts = [
             (f" {table.window_text}  goodput ", theme.QUIET),
             (goodput, theme.STRONG),
             ("  paid ", theme.QUIET),
             (paid, theme.STRONG),
             (" = lost ", theme.QUIET),
-            (lost_text, loud),
+            (least + amount_text(lost), loud),
         ]
         for cause in (TimeCause.PRODUCTIVE, TimeCause.HEADROOM, TimeCause.UNSPLIT):
             if amounts[cause] > 0:
@@ -341,7 +340,7 @@ class JobsView(FilteredView):
         if width_of(parts) > width:
             parts = [
                 (" lost ", theme.QUIET),
-                (lost_text, loud),
+                (at_least(report.fleet, in_usd=table.in_usd) + amount_text(lost), loud),
                 (f" of {paid} {unit.replace('instance-hours', 'inst h')}  goodput ", theme.QUIET),
                 (goodput, theme.STRONG),
                 (f"  {table.window_text}", theme.QUIET),
