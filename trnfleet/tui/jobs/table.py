@@ -467,9 +467,10 @@ class JobTable(RowList[str, JobRow]):
         return self._plan[1]
 
     def drawn_meters(self) -> str:
-        """Return the signs in the meters of all rows and of the fleet."""
+        """Return the signs in the meters of the rows on the screen and of the fleet."""
         width = self.plan().get("meter", 0) - 1
-        times = [row.time for row in self.rows] + [self.report and self.report.whole]
+        shown = self.rows[self.top : self.top + self.size.height]
+        times = [row.time for row in shown] + [self.report and self.report.whole]
         return "".join(text_of(meter(time.paid.seconds, width)) for time in times if time)
 
     def head(self) -> Parts:
