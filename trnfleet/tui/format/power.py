@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.power import Energy, KwhPrice, PowerTable
     from trnfleet.monitor.summary import Summary
 
-HEADROOM = "least headroom"
+HEADROOM = "closest to cap"
 POWER = "power"
 TEMPERATURE = "hottest"
 EFFICIENCY = "TFLOPS/W"

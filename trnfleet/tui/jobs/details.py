@@ -93,9 +93,11 @@ class StepSample(NamedTuple):
 
     def bins(self) -> list[tuple[float, float]]:
         """Return the lower end of each bar of a histogram, and its steps."""
-        if self.step_s[-1] - self.step_s[0] < 0.001 * self.step_s[-1]:
+        # Three digits tell bars of one per cent apart.
+        bars = min(_BINS, int((self.step_s[-1] - self.step_s[0]) / (0.01 * self.step_s[-1])))
+        if bars < 2:
             return [(float(self.step_s[0]), float(self.steps.sum()))]
-        counts, edges = np.histogram(self.step_s, _BINS, weights=self.steps)
+        counts, edges = np.histogram(self.step_s, bars, weights=self.steps)
         return list(zip(edges[:-1].tolist(), counts.tolist(), strict=True))
 
 

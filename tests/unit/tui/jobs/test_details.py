@@ -17,9 +17,11 @@ def test_a_second_holds_more_short_steps_than_long_ones() -> None:
     assert bins[0][0] == 1.0
 
 
-def test_equal_steps_are_one_bar() -> None:
+def test_bars_of_steps_have_times_of_their_own() -> None:
     sample = StepSample.read(Track.of(np.full(10, 2.0, np.float32)))
     assert sample.bins() == [(2.0, 5.0)]
+    sample = StepSample.read(Track.of(np.linspace(10.2, 10.5, 31, dtype=np.float32)))
+    assert [f"{low_s:.1f}" for low_s, _ in sample.bins()] == ["10.2", "10.3"]
 
 
 def test_a_chip_is_late_by_its_busy_share_above_the_median() -> None:
