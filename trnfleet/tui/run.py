@@ -92,7 +92,7 @@ async def run_app(
         local_time: Whether the header shows local time beside UTC.
         is_first_run: Whether the tour is shown.
         keeps_view: Whether the app begins with the fleet's last view.
-        may_save: Whether files are written: snapshots, caps and views.
+        may_save: Whether files are written: snapshots, caps, columns and views.
 
     Raises:
         TrnfleetError: the app crashed; the message names the log.
@@ -120,6 +120,9 @@ async def run_app(
     app.fleets.shows_local_time = local_time
     app.fleets.kwh_price = None if kwh_price is None else KwhPrice(*kwh_price)
     app.fleets.caps.open(kept_file("caps.json"), may_save=may_save)
+    app.fleets.columns.open(kept_file("columns.json"), may_save=may_save)
+    if app.fleets.columns.problem:
+        log.warning("columns_not_read", problem=app.fleets.columns.problem)
     for context in app.fleets.contexts:
         context.monitor.caps.update(app.fleets.caps.caps_of(context.monitor.fleet_name))
     views = KeptViews()

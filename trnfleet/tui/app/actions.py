@@ -649,6 +649,13 @@ ACTIONS: tuple[Action, ...] = (
         like="s",
     ),
     Action(
+        names=("columns",),
+        what="hide and show columns of Hierarchy: -power +hbm_bw; alone it lists them",
+        run=ActionsApp.choose_columns,
+        choices=ActionsApp.column_choices,
+        takes_several=True,
+    ),
+    Action(
         names=("metric",),
         what="a metric on the map",
         run=ActionsApp.show_metric,

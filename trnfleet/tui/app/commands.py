@@ -42,6 +42,8 @@ class Action(NamedTuple):
     """Label of the key with the same effect, if it is a view's or another action's."""
     is_of_fleet: bool = False
     """Whether `choices` are names in the fleet, possibly many thousands."""
+    takes_several: bool = False
+    """Whether the argument is several of `choices`, with spaces between."""
     is_first: bool = False
     """Whether the key comes before those of the focused widget."""
 
@@ -106,7 +108,10 @@ class TypedCommands:
         command = self._by_name.get(name.lower())
         if command is None or not rest:
             return None
-        choice = next(iter(command.fitting(self._app, rest, 1)), "")
+        if command.takes_several:
+            before, space, rest = rest.rpartition(" ")
+            name += f" {before}" * bool(space)
+        choice = next(iter(command.fitting(self._app, rest, 1)), "") if rest else ""
         # A field can only append, so a name with the text elsewhere is of no use.
         return f"{name} {choice}" if choice.lower().startswith(rest.lower()) and choice else None
 

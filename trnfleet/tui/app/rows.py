@@ -20,7 +20,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.app.commands import checked
 from trnfleet.tui.app.time_keys import TimeKeys
 from trnfleet.tui.format.addresses import last_segments
-from trnfleet.tui.hierarchy.columns import Sorting
+from trnfleet.tui.hierarchy.columns import NAMES, Sorting
 from trnfleet.tui.hierarchy.index import Flat, TreeRow, find_node
 from trnfleet.tui.hierarchy.rows import rows_table
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, FIELD_OF, ChipTable
@@ -259,6 +259,44 @@ class RowActions(TimeKeys):
         if page.problem:
             raise ConfigError(page.problem)
         page.close_prompt(rest)
+
+    def column_choices(self) -> list[str]:
+        """Return what `:columns` takes, one word each."""
+        return ["default", *(f"{sign}{name}" for sign in "-+" for name in NAMES)]
+
+    def choose_columns(self, rest: str) -> None:
+        """Hide and show columns of Hierarchy; without any, list them."""
+        fleet = self.monitor.fleet_name
+        choice: dict[str, bool] = {}
+        for word in () if rest == "default" else rest.split():
+            if word[0] not in "-+":
+                raise ConfigError(f"{plain(word, 40)!r}: - hides and + shows: -power +hbm_bw")
+            column = CHIP_COLUMNS.get(word[1:])
+            name = word[1:] if column is None else column.name
+            choice[NAMES[checked("column", name, NAMES)]] = word[0] == "+"
+        if not rest:
+            raise ConfigError(self._listed_columns())
+        self.go(self.page.place, HIERARCHY)
+        if not isinstance(self.page, hierarchy_view()):
+            return
+        sorting = self.page.table.sorting
+        until = self.context.fleets.columns.put(fleet, choice)
+        self.page.tick()
+        stays = "" if choice.get(sorting.key, True) else "; you sort by it, so it stays"
+        self.say(f"columns {plain(rest, 100)}{stays}; {until}")
+
+    def _listed_columns(self) -> str:
+        """Return which columns of Hierarchy are shown and hidden."""
+        if not isinstance(self.page, hierarchy_view()):
+            return "open Hierarchy (2) to list its columns, or write -power +hbm_bw"
+        choice = self.context.fleets.columns.columns_of(self.monitor.fleet_name)
+        shown = {column.key for column in self.page.table.plan.columns}
+        lists: dict[str, list[str]] = {"shown": [], "hidden": [], "no room or no data": []}
+        for name, key in NAMES.items():
+            absent = "no room or no data" if choice.get(key, True) else "hidden"
+            lists["shown" if key in shown else absent].append(name)
+        words = (f"{state}: {' '.join(names)}" for state, names in lists.items() if names)
+        return f"{'; '.join(words)}; default follows the width"
 
     def action_compare(self) -> None:
         """Mark the row under the cursor; with a marked one of the same kind, compare the two."""

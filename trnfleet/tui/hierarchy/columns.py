@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.tui.charts.plot import SPARK_CELL_S
 from trnfleet.tui.metric_display import LAST, TREE, TREE_CORE, MetricDisplay
+from trnfleet.tui.state.chip_table import column_of
 
 if TYPE_CHECKING:
     from trnfleet.monitor.store.fields import Field
@@ -114,25 +115,38 @@ def _places() -> _Places:
 
 _PLACES = _places()
 _SHOWN = {shown.field.key: shown for shown in TREE}
+NAMES = {
+    column_of(_SHOWN[key].field).name if key in _SHOWN else key: key
+    for key in _PLACES.left_to_right
+}
+"""Keys of the columns after the name, by the names that filters use."""
 
 
 @lru_cache(maxsize=16)
-def plan(width: int, unknown: frozenset[str] = frozenset({SOURCE}), first: str = STATE) -> TreePlan:
+def plan(
+    width: int,
+    unknown: frozenset[str] = frozenset({SOURCE}),
+    first: str = STATE,
+    preferred: frozenset[str] = frozenset(),
+) -> TreePlan:
     """Return the columns for a width in cells.
 
     Where the width is too small, the first columns stay.
 
     Args:
         width: Cells.
-        unknown: Keys without a column: fields that no source can know, and the source where there
-            is one kind.
+        unknown: Keys without a column: fields that no source can know, the source where there is
+            one kind, and what you hide.
         first: Key of the column that comes before all others, also one of `unknown`.
+        preferred: Keys of the columns that come next.
     """
     gap = 2 if width >= COMFORTABLE else 1
     made = {key: _column(key, gap) for key in _PLACES.left_to_right}
     left = width - NAME_MIN
     chosen: set[str] = set()
-    for rank, key in sorted(_PLACES.by_rank, key=lambda pair: pair[1] != first):
+    for rank, key in sorted(
+        _PLACES.by_rank, key=lambda pair: (pair[1] != first, pair[1] not in preferred)
+    ):
         if key in unknown and key != first:
             continue
         if made[key].width > left:
@@ -140,7 +154,7 @@ def plan(width: int, unknown: frozenset[str] = frozenset({SOURCE}), first: str =
                 break
             continue
         # Chart and source are for wide terminals, not for the last free cells of narrow ones.
-        if key not in {SPARK, SOURCE} or width >= COMFORTABLE:
+        if key not in {SPARK, SOURCE} - preferred or width >= COMFORTABLE:
             chosen.add(key)
             left -= made[key].width
     name = NAME_MIN + min(left, NAME_MAX - NAME_MIN)

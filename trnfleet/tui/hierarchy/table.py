@@ -106,7 +106,10 @@ class TreeTable(CursorList[str]):
         unknown = [shown.field.key for shown in TREE if not announced.knows(shown.field.parts)]
         if len(set(self._monitor.ingest.publishers.sources().values())) < 2:
             unknown.append(columns.SOURCE)
-        return columns.plan(self.line_width, frozenset(unknown), self.sorting.key)
+        choice = self._ui.fleets.columns.columns_of(self._monitor.fleet_name)
+        preferred = frozenset(key for key, is_shown in choice.items() if is_shown)
+        left_out = frozenset(unknown).union(choice) - preferred
+        return columns.plan(self.line_width, left_out, self.sorting.key, preferred)
 
     @property
     def mean_s(self) -> float:

@@ -16,7 +16,7 @@ from trnfleet.monitor.problems.search import urgency
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.tui.state.chart_window import ChartWindow
 from trnfleet.tui.state.highlight import Highlight
-from trnfleet.tui.state.kept import KeptCaps
+from trnfleet.tui.state.kept import KeptCaps, KeptColumns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -221,6 +221,8 @@ class Fleets:
         """Whether the header shows local time beside UTC."""
         self.caps = KeptCaps()
         """Power caps typed in the app."""
+        self.columns = KeptColumns()
+        """Columns of Hierarchy chosen in the app."""
         self._problems = Problems()
         self._problems_of: tuple[Problems, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Power caps and the last view, kept by fleet between runs in files of the user's own."""
+"""Power caps, columns and the last view, kept by fleet between runs in files of the user's own."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class _KeptByFleet(Generic[T]):
 
         Other apps may have written the file meanwhile.
         """
+        change(self._kept)
         file = self._file
         if file is None:
             return "until the app ends"
@@ -113,6 +114,26 @@ class KeptCaps(_KeptByFleet[dict[str, float]]):
             if type(watts) not in {int, float} or not 0 < watts < math.inf:
                 return f"{place}: {watts!r} is not a number above 0"
         return ""
+
+
+class KeptColumns(_KeptByFleet[dict[str, bool]]):
+    """Whether a column of Hierarchy is shown, by fleet and the column's key."""
+
+    def columns_of(self, fleet: str) -> Mapping[str, bool]:
+        """Return the choice for a fleet; columns without one follow the width."""
+        return self._kept.get(fleet, {})
+
+    def put(self, fleet: str, choice: Mapping[str, bool]) -> str:
+        """Add to the choice, or remove it if `choice` is empty; return for how long that holds."""
+
+        def change(by_fleet: dict[str, dict[str, bool]]) -> None:
+            by_fleet[fleet] = {**by_fleet.get(fleet, {}), **choice} if choice else {}
+
+        return self._keep(change)
+
+    def _problem_of(self, value: object) -> str:
+        is_choice = isinstance(value, dict) and all(type(shown) is bool for shown in value.values())
+        return "" if is_choice else 'not a choice of columns, {"FLEET": {"power_w": false}}'
 
 
 class KeptViews(_KeptByFleet[str]):
