@@ -238,6 +238,9 @@ class RowActions(TimeKeys):
         most, metric, query = [*rest.split(None, 2), "", "", ""][:3]
         if not most.isdecimal() or not int(most):
             raise ConfigError("write how many, and of which metric: :top 10 power job=NAME")
+        alike = [name for name in FIELD_OF if name.startswith(f"{metric}_")]
+        if metric not in FIELD_OF and len(alike) > 1:
+            raise ConfigError(f"which {metric}? {', '.join(alike)}")
         name = CHIP_COLUMNS.find(metric).name
         field = FIELD_OF[checked("metric", name, FIELD_OF)]
         self._list_flat(Level.CHIP, query, int(most), Sorting(field.key, descending))
