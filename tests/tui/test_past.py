@@ -250,6 +250,7 @@ async def test_from_an_alert_to_its_moment() -> None:
         playback.moments[fired_ns] = START_NS + 5 * MIN
         await pilot.press("o")
         assert playback.wishes == [("seek", START_NS + 5 * MIN - lead_ns)]
+        assert "5 s before it, playing on" in app.query_one("#status", Bar).text
         await pilot.press("space", "T", "o")
         assert playback.wishes[-2:] == [("seek", START_NS + 5 * MIN - lead_ns), ("play",)]
 

@@ -259,6 +259,8 @@ class TimeKeys(FleetScreen):
         if playback.mode is Mode.PAUSED:
             playback.play()
         self._show_request()
+        if not message.is_after:
+            self.say(f"{LEAD_S:g} s before it, playing on; Space pauses")
 
     def _show_request(self) -> None:
         """Render a request, and the playback's note on it instead of any other."""
