@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 CEILINGS = {
-    "statements of trnfleet": 71_900,
-    "statements of tests and lab": 68_810,
-    "numeric constants": 947,
+    "statements of trnfleet": 71_960,
+    "statements of tests and lab": 68_850,
+    "numeric constants": 950,
     "tuple assignments": 193,
     "modules that one sibling imports": 47,
     "class names twice": 34,

@@ -110,13 +110,13 @@ async def test_places_are_kept_from_view_to_view() -> None:
 
 async def test_help_lists_the_bindings() -> None:
     """? shows keys of every view, Esc closes it."""
-    async with running(fleet_app(hot_feed()), size=(160, 80)) as pilot:
+    async with running(fleet_app(hot_feed()), size=(160, 90)) as pilot:
         await pilot.press("question_mark")
         assert isinstance(pilot.app.screen, HelpScreen)
         assert pilot.app.screen.query_one(HelpText).size.width > 100
         text = pilot.text()
         words = ("Next metric", "Zoom in", "Hierarchy", "Next chip", "Quit", "Ctrl-c")
-        for part in (*words, ":list ", ":top ", ":bottom "):
+        for part in (*words, ":list ", ":top ", ":bottom ", ":columns "):
             assert part in text, text
         keys = [key_text(key.key) for _, keys in pilot.app.key_parts() for key in keys]
         assert "$" in keys

@@ -6,6 +6,7 @@ Facts, and a chart if there is room.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from trnfleet.domain.alerts.alert import Alert, address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import fill, summary, value_text
+from trnfleet.domain.filters.language import touches
 from trnfleet.domain.quantities import count, counted, duration, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.fields import BY_KEY
@@ -29,7 +31,7 @@ from trnfleet.tui.alerts.query import matched_by_silences
 from trnfleet.tui.alerts.rows import AlertGroup, AlertLine
 from trnfleet.tui.charts.axes import ChartMark, Limit
 from trnfleet.tui.charts.chart import LEAST_ROWS, LEAST_WIDTH, Chart, Series, draw, head
-from trnfleet.tui.charts.history import alert_limit, before_of, chart_inputs
+from trnfleet.tui.charts.history import MEAN_S, alert_limit, before_of, chart_inputs
 from trnfleet.tui.format.alerts import (
     age_s,
     amount_text,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.store.rings.record import Track
     from trnfleet.tui.state.context import UiContext
 
     Subject = AlertLine | HistoryEntry | Silence | None
@@ -225,9 +228,10 @@ def alert_facts(
     labels = " ".join(
         f'{name}="{plain(value, 400)}"' for name, value in sorted(alert.labels.items())
     )
+    facts.append(Fact("id", alert.fingerprint, theme.QUIET))
     if link:
         facts.append(Fact("link", plain(link, LONGEST), theme.QUIET))
-    return [*facts, Fact("labels", labels, theme.QUIET), Fact("id", alert.fingerprint, theme.QUIET)]
+    return [*facts, Fact("labels", labels, theme.QUIET)]
 
 
 def group_facts(group: AlertGroup, now_ns: int) -> list[Fact]:
@@ -365,6 +369,109 @@ def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -
     return beside([TextColumn(lines, width)], width)[:height]
 
 
+_BEFORE_S = 600
+"""Time before an alert in which changes are looked for."""
+_CHANGE = 0.05
+"""Least share of the larger value that is called a change; assumed."""
+_MOST_CHANGES = 6
+
+
+def changes(context: UiContext, alert: Alert) -> list[Fact]:
+    """Return what changed before an alert: figures, events and alerts of its place and job."""
+    history = context.monitor.history
+    layout = context.monitor.store.layout
+    path = (alert.worst or address_of(alert)).partition(":")[0]
+    node = layout.find(path)
+    if node is not None and node.level is Level.CHIP and not history.seconds(node.level):
+        path = path.rpartition("/")[0]
+        node = layout.find(path)
+    tracks: list[tuple[str, str, Callable[[int, int], Track]]] = []
+    if alert.job in history.job_names():
+        tracks = [
+            (f"{name} of the job", unit, partial(history.job_track, alert.job, key))
+            for name, key, unit in (("step time", STEP_TIME, "s"), ("power", POWER, "W"))
+        ]
+    if node is not None:
+        tracks += [
+            (field.title, field.unit, partial(history.track, layout, node, field.key))
+            for field in KEPT
+        ]
+    where = plain(alert.names.address(path)).rpartition("/")[2] or plain(alert.target)
+    return [
+        Fact("changed", f"{where}, {_changed_figures(context, alert, tracks)}"),
+        Fact("before it", _entries_before(context, alert, path)),
+    ]
+
+
+def _changed_figures(
+    context: UiContext, alert: Alert, tracks: list[tuple[str, str, Callable[[int, int], Track]]]
+) -> str:
+    """Return the figures that changed most.
+
+    They are means of the ten minutes before it was pending, and of ten seconds after it fired.
+
+    Args:
+        context: The monitor's.
+        alert: The alert.
+        tracks: Name, unit and a reader of each figure by span and samples to go back.
+    """
+    monitor = context.monitor
+    now_ns = monitor.alerts.instant.now_ns
+    speed = monitor.moment().speed or 1.0
+    since, fired = (
+        round((now_ns - (at_ns or now_ns)) / NS_PER_S / speed)
+        for at_ns in (alert.since_ns, alert.fired_ns)
+    )
+    span_s = max(MEAN_S, round(_BEFORE_S / speed))
+    known_s = 0
+    differing: list[tuple[float, str]] = []
+    for name, unit, read in tracks:
+        past = read(span_s, max(0, since) + 1).last(span_s)
+        was = past.mean[~np.isnan(past.mean)]
+        then = read(MEAN_S, max(0, fired - MEAN_S)).last(MEAN_S).mean
+        then = then[~np.isnan(then)]
+        known_s = max(known_s, len(was) * past.step_s)
+        if len(was) and len(then):
+            values = (float(was.mean()), float(then.mean()))
+            share = abs(values[1] - values[0]) / (max(map(abs, values)) or 1.0)
+            if share >= _CHANGE:
+                text = " to ".join(with_unit(value, unit) for value in values)
+                differing.append((share, f"{name} {text}"))
+    if known_s < MEAN_S:
+        return "figures of the time before it are not kept"
+    words = ", ".join(text for _, text in sorted(differing, reverse=True)[:_MOST_CHANGES])
+    within = duration(min(known_s, span_s) * speed)
+    return f"{within} before and when it fired: {words or f'no figure by {100 * _CHANGE:.0f} %'}"
+
+
+def _entries_before(context: UiContext, alert: Alert, path: str) -> str:
+    """Return the events and alerts of a place or of the alert's job in the ten minutes before."""
+    monitor = context.monitor
+    now_ns = monitor.alerts.instant.now_ns
+    first_ns = alert.since_ns - _BEFORE_S * NS_PER_S
+    last_ns = now_ns if alert.fired_ns is None else alert.fired_ns
+
+    def is_near(at_ns: int, place: str, job: str) -> bool:
+        is_here = touches(place, path) if place else job == alert.job != ""
+        return first_ns <= at_ns <= last_ns and is_here
+
+    entries = [
+        (event.ts_ns, plain(event.text or event.name))
+        for event in monitor.events.newest_first()
+        if is_near(event.ts_ns, event.path, event.job)
+    ]
+    entries += [
+        (happened.at_ns, f"{happened.kind} {plain(happened.alert.name)}")
+        for happened in monitor.alerts.history
+        if happened.alert.fingerprint != alert.fingerprint
+        and is_near(happened.at_ns, address_of(happened.alert), happened.alert.job)
+    ]
+    told = [f"{time_text(at_ns, now_ns)} {words}" for at_ns, words in sorted(entries)]
+    earlier = len(told) - _MOST_CHANGES
+    more = [f"{count(earlier)} earlier"] if earlier > 0 else []
+    return "; ".join([*more, *told[-_MOST_CHANGES:]]) or "no event and no alert in 10 min"
+
+
 class AlertDetails(LineView, can_focus=False):
     """The chosen one at length."""
 
@@ -390,7 +497,8 @@ class AlertDetails(LineView, can_focus=False):
         if subject is None:
             return [], None
         if isinstance(subject, HistoryEntry):
-            return history_facts(subject, alerts), subject.transition.alert
+            alert = subject.transition.alert
+            return [*history_facts(subject, alerts), *changes(self._ui, alert)], alert
         if isinstance(subject, AlertLine):
             if subject.group is not None:
                 return group_facts(subject.group, self._snapshot.now_ns), None
@@ -399,7 +507,8 @@ class AlertDetails(LineView, can_focus=False):
             alert = subject.single.alert
             message = self._monitor.ingest.alert_messages.get(alert.fingerprint)
             link = message.generator_url if message else ""
-            return alert_facts(subject.single, alerts, link, errors), alert
+            facts = alert_facts(subject.single, alerts, link, errors)
+            return [*facts[:-1], *changes(self._ui, alert), facts[-1]], alert
         matched = matched_by_silences(self._snapshot).get(subject.id, [])
         return silence_facts(subject, matched, self._snapshot.now_ns, errors), None
 
