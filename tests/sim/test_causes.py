@@ -223,13 +223,13 @@ def test_steps_have_a_tail() -> None:
     """About one step in 500 takes 1.2 to 3 times as long, whatever the length of the ticks."""
     engine = training_fleet()
     seen: dict[int, float] = {}
-    for _ in range(9_000):
+    for _ in range(2_500):
         tick = engine.step()
         if state(tick) == "running":
             seen[int(tick.figures["steps_completed"][0])] = float(tick.figures["step_time_s"][0])
     times = np.array([*seen.values()])
     share = times / np.median(times)
     slow = share > 1.15
-    assert 0 < slow.sum() < 12
+    assert 0 < slow.sum() < 6
     assert share[slow].max() < 3.2
     assert share[~slow].std() < 0.02
