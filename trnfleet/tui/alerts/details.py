@@ -396,7 +396,7 @@ def changes(context: UiContext, alert: Alert) -> list[Fact]:
             (field.title, field.unit, partial(history.track, layout, node, field.key))
             for field in KEPT
         ]
-    where = plain(alert.names.address(path)).rpartition("/")[2] or plain(alert.target)
+    where = plain(alert.names.address(path)).rpartition("/")[2] or "fleet"
     return [
         Fact("changed", f"{where}, {_changed_figures(context, alert, tracks)}"),
         Fact("before it", _entries_before(context, alert, path)),
