@@ -17,7 +17,7 @@ from trnfleet.monitor.replay.controls import Mode
 from trnfleet.tui.alerts.actions import PAST, RECORDED
 from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.app.app import FleetApp
-from trnfleet.tui.app.time_keys import LEAD_S
+from trnfleet.tui.app.time_keys import AFTER_S
 from trnfleet.tui.events.view import EventsView
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.widgets.bar import Bar
@@ -237,28 +237,28 @@ async def test_a_file_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_from_an_alert_to_its_moment() -> None:
-    """`o` goes to shortly before it fired, from list and history, and plays."""
+    """`o` pauses where it has just fired, from list and history."""
     feed = await burning(3)
     app, playback = made(feed)
     fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
     assert fired_ns is not None
-    lead_ns = round(LEAD_S * NS_PER_S)
+    after_ns = round(AFTER_S * NS_PER_S)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.tick(feed, 0.6)
         await pilot.press("8", "o")
         assert "no history of that moment" in app.query_one("#status", Bar).text
         playback.moments[fired_ns] = START_NS + 5 * MIN
         await pilot.press("o")
-        assert playback.wishes == [("seek", START_NS + 5 * MIN - lead_ns)]
-        assert "5 s before it, playing on" in app.query_one("#status", Bar).text
+        assert playback.wishes == [("seek", START_NS + 5 * MIN + after_ns), ("pause",)]
+        assert "paused where it has just happened" in app.query_one("#status", Bar).text
         await pilot.press("space", "T", "o")
-        assert playback.wishes[-2:] == [("seek", START_NS + 5 * MIN - lead_ns), ("play",)]
+        assert playback.wishes[-2:] == [("seek", START_NS + 5 * MIN + after_ns), ("pause",)]
 
 
 async def test_the_cursor_waits_for_its_alert() -> None:
     """When the alert fires, the cursor moves to it, unless it was moved meanwhile.
 
-    Shortly before that the alert is not listed.
+    Until then the alert is not listed.
     """
     feed = await burning(3)
     before = fed()
@@ -297,7 +297,7 @@ async def test_from_an_event_to_its_moment() -> None:
     playback.moments[feed.clock.wall_ns()] = START_NS + NS_PER_S
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "o")
-        assert playback.wishes == [("seek", START_NS + 2 * NS_PER_S)]
+        assert playback.wishes == [("seek", START_NS + 2 * NS_PER_S), ("pause",)]
 
 
 async def test_without_playback_o_says_so() -> None:

@@ -108,13 +108,10 @@ class View(Widget):
 
     @dataclass
     class GoTo(Message):
-        """A request to the app to seek to the time of an occurrence."""
+        """A request to the app to pause where an occurrence has just happened."""
 
         fleet_ns: int
         """Its fleet time, ns since 1970."""
-        is_after: bool = False
-        """Whether to seek to just after it. Otherwise to shortly before it, to see it happen.
-        """
 
     @dataclass
     class Moved(Message):

@@ -397,8 +397,8 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         Binding("a", "acknowledge", "acknowledge"),
         Binding("z", "silence", "silence (preview of matches)"),
         Binding("x", "take_back", "unacknowledge, or expire a silence"),
-        Binding("o", "moment", "go to the moment when it fired"),
-        Binding("d", "details", "more or less room for the details"),
+        Binding("o", "moment", "pause where it has just fired"),
+        Binding("d", "details", "more or less room for the details, what changed too"),
         *filter_keys(
             "filter: part of anything, sev>=warning & job=name, age<10m, at=uc1/us-0001, !text"
         ),
@@ -673,7 +673,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
     def action_moment(self) -> None:
         """Ask the app to go to the moment of the item under the cursor."""
         picked = self.current.picked
-        # A little before that moment it does not fire yet.
+        # Another monitor shows that moment; the cursor goes to the alert there.
         self.current.hold(is_asked=True)
         if isinstance(picked, HistoryEntry):
             self.post_message(View.GoTo(picked.transition.at_ns))

@@ -17,7 +17,6 @@ from textual.widgets import Input
 from trnfleet.clock import NS_PER_S, format_basic
 from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.replay.controls import Mode, Playback
 from trnfleet.text import plain
 from trnfleet.tui.app.screen import FleetScreen
 from trnfleet.tui.playback.seek_bar import SeekBar
@@ -27,11 +26,11 @@ from trnfleet.tui.view import View
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trnfleet.monitor.replay.controls import Playback
 
-LEAD_S = 5.0
-"""Seconds before an opened alert or event to begin its playback."""
+
 AFTER_S = 1.0
-"""Seconds after an event until its messages have arrived; they need less."""
+"""Seconds after an alert or event until its messages have arrived; they need less."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
 CHARTS_ALONE = (
@@ -254,13 +253,10 @@ class TimeKeys(FleetScreen):
             )
             self.say(NO_PLAYBACK if playback is None else missing)
             return
-        offset_s = AFTER_S if message.is_after else -LEAD_S
-        playback.seek(max(playback.start_ns, place_ns + round(offset_s * NS_PER_S)))
-        if playback.mode is Mode.PAUSED:
-            playback.play()
+        playback.seek(place_ns + round(AFTER_S * NS_PER_S))
+        playback.pause()
         self._show_request()
-        if not message.is_after:
-            self.say(f"{LEAD_S:g} s before it, playing on; Space pauses")
+        self.say("paused where it has just happened; Space plays on, [ goes back 10 s")
 
     def _show_request(self) -> None:
         """Render a request, and the playback's note on it instead of any other."""

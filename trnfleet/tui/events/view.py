@@ -297,7 +297,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
     BINDINGS: ClassVar = [
         *tab_keys(", ".join(TABS)),
         Binding("s", "sort", f"sort publishers: {', '.join(SORTS)}"),
-        Binding("o", "moment", "go to the moment when it happened"),
+        Binding("o", "moment", "pause where it has just happened"),
         *filter_keys(
             "filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text;"
             " publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0"
@@ -469,7 +469,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         if event is not None and self.tab == EVENT_TAB:
             # Another monitor shows that moment; the cursor goes to the event there.
             self.list.hold(is_asked=True)
-            self.post_message(View.GoTo(event.ts_ns, is_after=True))
+            self.post_message(View.GoTo(event.ts_ns))
 
     def tick(self) -> None:
         self.current.tick()
