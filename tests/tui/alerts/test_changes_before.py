@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from support.tui.past_app import burn, fed, made
@@ -23,16 +24,20 @@ async def wait(feed: Feed, seconds: int) -> None:
 
 
 async def test_figures_events_and_alerts_before_an_alert() -> None:
-    """Of its place alone, and of the time until it fired."""
+    """Of its place and its job, and of the time until it fired."""
     feed = fed()
+    feed.jobs = {"pretrain": ("uc1/us-0001", "uc1/us-0002")}
+    feed.describe()
     await wait(feed, 60)
     feed.monitor.apply(
         [
             feed.event(PLACE, "fan failed", severity="warning"),
             feed.event("uc1/us-0002", "elsewhere", severity="warning"),
+            feed.event("uc1/us-0002", "loss is NaN", job="pretrain"),
         ]
     )
     feed.set("nc_util_pct", 10.0, [3])
+    feed.set("power_w", math.nan, [3])
     await burn(feed, 3)
     await wait(feed, 15)
     feed.monitor.apply([feed.event(PLACE, "too late", severity="warning")])
@@ -43,9 +48,10 @@ async def test_figures_events_and_alerts_before_an_alert() -> None:
     figures, entries = changes(app.context, alert)
     assert figures.words == (
         "chip03, 1 min 01 s before and when it fired: NC util 40.0 % to 10.0 %,"
-        " temp 50.0 °C to 95.0 °C"
+        " temp 50.0 °C to 95.0 °C; not known when it fired: power"
     )
-    assert entries.words.endswith(" fan failed")
+    words = [entry.partition(" ")[2] for entry in entries.words.split("; ")]
+    assert sorted(words) == ["fan failed", "loss is NaN"]
     async with running(app, size=(160, 50)) as pilot:
         await pilot.press("8", "d")
         text = pilot.text()
@@ -61,7 +67,7 @@ async def test_without_a_change_or_a_past_it_is_said() -> None:
     alert = next(iter(feed.monitor.alerts.active()))
     figures, entries = changes(app.context, alert)
     assert figures.words == "chip03, figures of the time before it are not kept"
-    assert entries.words == "no event and no alert in 10 min"
+    assert entries.words == "no event and no alert known in 10 min"
     alert.since_ns += 20 * NS_PER_S
     alert.fired_ns = alert.since_ns
     figures, _ = changes(app.context, alert)

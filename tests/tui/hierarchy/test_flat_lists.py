@@ -83,7 +83,7 @@ async def test_lists_of_levels_and_views() -> None:
             ("top ten power", "write how many"),
             ("top 10 powr", "did you mean 'power'?"),
             ("top 10 job", "metric 'job': choose from"),
-            ("top 10 hbm", "which hbm? "),
+            ("top 10 HBM", "which HBM? hbm_"),
             ("list chip", "did you mean 'chips'?"),
             ("list chips powr>3", "did you mean 'power'?"),
         ):

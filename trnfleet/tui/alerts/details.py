@@ -36,6 +36,7 @@ from trnfleet.tui.format.alerts import (
     age_s,
     amount_text,
     condition_words,
+    entries,
     handling_texts,
     severity_text,
     silence_state,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.store.rings.record import Track
     from trnfleet.tui.state.context import UiContext
 
@@ -408,7 +410,8 @@ def _changed_figures(
 ) -> str:
     """Return the figures that changed most.
 
-    They are means of the ten minutes before it was pending, and of ten seconds after it fired.
+    They are means of the ten minutes before it was pending, and of up to ten seconds after it
+    fired.
 
     Args:
         context: The monitor's.
@@ -423,12 +426,14 @@ def _changed_figures(
         for at_ns in (alert.since_ns, alert.fired_ns)
     )
     span_s = max(MEAN_S, round(_BEFORE_S / speed))
+    after_s = min(MEAN_S, max(0, fired))
     known_s = 0
     differing: list[tuple[float, str]] = []
+    unknown: dict[str, list[str]] = {"before": [], "when it fired": []}
     for name, unit, read in tracks:
         past = read(span_s, max(0, since) + 1).last(span_s)
         was = past.mean[~np.isnan(past.mean)]
-        then = read(MEAN_S, max(0, fired - MEAN_S)).last(MEAN_S).mean
+        then = read(MEAN_S, max(0, fired) - after_s).last(after_s).mean
         then = then[~np.isnan(then)]
         known_s = max(known_s, len(was) * past.step_s)
         if len(was) and len(then):
@@ -437,11 +442,16 @@ def _changed_figures(
             if share >= _CHANGE:
                 text = " to ".join(with_unit(value, unit) for value in values)
                 differing.append((share, f"{name} {text}"))
+        elif len(was) or len(then):
+            unknown["when it fired" if len(was) else "before"].append(name)
     if known_s < MEAN_S:
         return "figures of the time before it are not kept"
-    words = ", ".join(text for _, text in sorted(differing, reverse=True)[:_MOST_CHANGES])
+    words = [text for _, text in sorted(differing, reverse=True)[:_MOST_CHANGES]]
+    parts = [", ".join(words)] if words else []
+    parts += [f"not known {when}: {', '.join(names)}" for when, names in unknown.items() if names]
     within = duration(min(known_s, span_s) * speed)
-    return f"{within} before and when it fired: {words or f'no figure by {100 * _CHANGE:.0f} %'}"
+    nothing = f"no figure by {100 * _CHANGE:.0f} %"
+    return f"{within} before and when it fired: {'; '.join(parts) or nothing}"
 
 
 def _entries_before(context: UiContext, alert: Alert, path: str) -> str:
@@ -451,25 +461,23 @@ def _entries_before(context: UiContext, alert: Alert, path: str) -> str:
     first_ns = alert.since_ns - _BEFORE_S * NS_PER_S
     last_ns = now_ns if alert.fired_ns is None else alert.fired_ns
 
-    def is_near(at_ns: int, place: str, job: str) -> bool:
-        is_here = touches(place, path) if place else job == alert.job != ""
-        return first_ns <= at_ns <= last_ns and is_here
+    def is_near(item: Event | Alert) -> bool:
+        place = address_of(item) if isinstance(item, Alert) else item.path
+        is_of_job = bool(alert.job) and item.job == alert.job
+        return item is not alert and (touches(place, path) or is_of_job)
 
-    entries = [
-        (event.ts_ns, plain(event.text or event.name))
-        for event in monitor.events.newest_first()
-        if is_near(event.ts_ns, event.path, event.job)
+    told = [
+        f"{time_text(at_ns, now_ns)} {words}"
+        for at_ns, words, _ in entries(
+            monitor.events.newest_first(), monitor.alerts.history, (first_ns, last_ns), is_near
+        )
     ]
-    entries += [
-        (happened.at_ns, f"{happened.kind} {plain(happened.alert.name)}")
-        for happened in monitor.alerts.history
-        if happened.alert.fingerprint != alert.fingerprint
-        and is_near(happened.at_ns, address_of(happened.alert), happened.alert.job)
-    ]
-    told = [f"{time_text(at_ns, now_ns)} {words}" for at_ns, words in sorted(entries)]
     earlier = len(told) - _MOST_CHANGES
     more = [f"{count(earlier)} earlier"] if earlier > 0 else []
-    return "; ".join([*more, *told[-_MOST_CHANGES:]]) or "no event and no alert in 10 min"
+    return (
+        "; ".join([*more, *reversed(told[:_MOST_CHANGES])])
+        or "no event and no alert known in 10 min"
+    )
 
 
 class AlertDetails(LineView, can_focus=False):

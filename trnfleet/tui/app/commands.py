@@ -109,8 +109,8 @@ class TypedCommands:
         if command is None or not rest:
             return None
         if command.takes_several:
-            before, space, rest = rest.rpartition(" ")
-            name += f" {before}" * bool(space)
+            before, _, rest = rest.rpartition(" ")
+            name = f"{name} {before}".rstrip()
         choice = next(iter(command.fitting(self._app, rest, 1)), "") if rest else ""
         # A field can only append, so a name with the text elsewhere is of no use.
         return f"{name} {choice}" if choice.lower().startswith(rest.lower()) and choice else None

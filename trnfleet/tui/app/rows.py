@@ -238,8 +238,8 @@ class RowActions(TimeKeys):
         most, metric, query = [*rest.split(None, 2), "", "", ""][:3]
         if not most.isdecimal() or not int(most):
             raise ConfigError("write how many, and of which metric: :top 10 power job=NAME")
-        alike = [name for name in FIELD_OF if name.startswith(f"{metric}_")]
-        if metric not in FIELD_OF and len(alike) > 1:
+        alike = [name for name in FIELD_OF if name.startswith(f"{metric.lower()}_")]
+        if metric.lower() not in FIELD_OF and len(alike) > 1:
             raise ConfigError(f"which {metric}? {', '.join(alike)}")
         name = CHIP_COLUMNS.find(metric).name
         field = FIELD_OF[checked("metric", name, FIELD_OF)]
@@ -299,7 +299,8 @@ class RowActions(TimeKeys):
             absent = "no room or no data" if choice.get(key, True) else "hidden"
             lists["shown" if key in shown else absent].append(name)
         words = (f"{state}: {' '.join(names)}" for state, names in lists.items() if names)
-        return f"{'; '.join(words)}; default follows the width"
+        problem = self.context.fleets.columns.problem
+        return "; ".join([*words, "default follows the width", *([problem] if problem else [])])
 
     def action_compare(self) -> None:
         """Mark the row under the cursor; with a marked one of the same kind, compare the two."""

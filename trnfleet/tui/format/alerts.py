@@ -21,13 +21,13 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import in_room, last_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trnfleet.domain.alerts.reach import Preview
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Silences
-    from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertTransition, AlertWithStatus
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.widgets.cells import Parts
 
@@ -282,3 +282,39 @@ def _left(ends_ns: int, now_ns: int) -> str:
 
 def _between(start_ns: int, end_ns: int) -> str:
     return duration((end_ns - start_ns) / NS_PER_S, DurationStyle.NARROW)
+
+
+def entries(
+    events: Iterable[Event],
+    transitions: Sequence[AlertTransition],
+    span_ns: tuple[int, float],
+    is_wanted: Callable[[Event | Alert], bool],
+) -> list[tuple[int, str, Severity]]:
+    """Return events and transitions of alerts as time, words and severity, the newest first.
+
+    Args:
+        events: The newest first.
+        transitions: The oldest first.
+        span_ns: First and last time.
+        is_wanted: Whether an event or alert is one of them.
+    """
+    first_ns, last_ns = span_ns
+    made: list[tuple[int, str, Severity]] = []
+    for event in events:
+        if event.ts_ns < first_ns:
+            break
+        if event.ts_ns <= last_ns and is_wanted(event):
+            made.append((event.ts_ns, plain(event.text or event.name), event.severity))
+    for transition in reversed(transitions):
+        if transition.at_ns < first_ns:
+            break
+        alert = transition.alert
+        if transition.at_ns <= last_ns and is_wanted(alert):
+            fires = transition.kind == "firing"
+            severity = alert.rule.severity if fires else Severity.INFO
+            glyph = theme.SEVERITY_GLYPH[severity] if fires else "✓"
+            words = f"{glyph} {transition.kind} {plain(alert.rule.name)}"
+            if alert.target != alert.job:
+                words += f" {plain(last_segments(alert.target))}"
+            made.append((transition.at_ns, words, severity))
+    return sorted(made, key=lambda entry: -entry[0])

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from trnfleet.monitor.power import Energy, KwhPrice, PowerTable
     from trnfleet.monitor.summary import Summary
 
-HEADROOM = "closest to cap"
+SHARE = "closest to cap"
 POWER = "power"
 TEMPERATURE = "hottest"
 EFFICIENCY = "TFLOPS/W"
 NAME = "name"
-SORTS = (HEADROOM, POWER, TEMPERATURE, EFFICIENCY, NAME)
+SORTS = (SHARE, POWER, TEMPERATURE, EFFICIENCY, NAME)
 POWER_COLUMNS = Columns(
     (
         Column("power", Kind.NUMBER, "W"),

@@ -34,6 +34,7 @@ from trnfleet.tui.charts.axes import time_axis
 from trnfleet.tui.charts.chart import head
 from trnfleet.tui.charts.place import NO_STATE, ChartedPlace, ChartSource
 from trnfleet.tui.format.addresses import last_segments
+from trnfleet.tui.format.alerts import entries
 from trnfleet.tui.format.jobs import SLOW_PCT, look
 from trnfleet.tui.jobs.table import NOTHING, amount_text, amounts_of, cause_style
 from trnfleet.tui.widgets.cells import (
@@ -444,27 +445,12 @@ class JobDetails(LineView, can_focus=True):
         span_s = self._ui.window.span_s(monitor.history.end)
         moment = monitor.moment()
         since_ns = moment.time_ns - round(span_s * (moment.speed or 1.0)) * NS_PER_S
-        entries: list[tuple[int, str, Severity]] = []
-        for event in monitor.events.newest_first():
-            if event.ts_ns < since_ns or len(entries) > _MOST_LINES:
-                break
-            if event.job == row.key:
-                entries.append((event.ts_ns, plain(event.text or event.name), event.severity))
-        alerts = 0
-        for transition in reversed(monitor.alerts.history):
-            if transition.at_ns < since_ns or alerts > _MOST_LINES:
-                break
-            alert = transition.alert
-            if alert.job == row.key:
-                alerts += 1
-                fires = transition.kind == "firing"
-                severity = alert.rule.severity if fires else Severity.INFO
-                glyph = theme.SEVERITY_GLYPH[severity] if fires else "✓"
-                words = f"{glyph} {transition.kind} {plain(alert.rule.name)}"
-                if alert.target != row.key:
-                    words += f" {plain(last_segments(alert.target))}"
-                entries.append((transition.at_ns, words, severity))
-        entries.sort(key=lambda entry: -entry[0])
+        told = entries(
+            monitor.events.newest_first(),
+            monitor.alerts.history,
+            (since_ns, math.inf),
+            lambda item: item.job == row.key,
+        )
         title = [("Timeline", theme.STRONG)]
         source = ChartSource.read_node(ChartedPlace(self._ui, "", row.key), None)
         times = source.inputs.times
@@ -484,13 +470,13 @@ class JobDetails(LineView, can_focus=True):
             time_axis(times, source.marks, grid, width),
             *map(tuple, signs),
         ]
-        for at_ns, words, severity in entries[:_MOST_LINES]:
+        for at_ns, words, severity in told[:_MOST_LINES]:
             text = fit(f"{format_rfc3339(at_ns)[11:19]} {words}", width)
             is_info = severity is Severity.INFO
             made.append(((text, theme.BASE if is_info else theme.SEVERITY_STYLE[severity]),))
-        if len(entries) > _MOST_LINES:
+        if len(told) > _MOST_LINES:
             made.append((("older ones: 9 Events", theme.QUIET),))
-        if not entries:
+        if not told:
             made.append((("no event and no alert of it", theme.QUIET),))
         return made
 

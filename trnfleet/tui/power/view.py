@@ -51,13 +51,13 @@ from trnfleet.tui.charts.stack import fill_of, histogram
 from trnfleet.tui.format.jobs import jobs_on
 from trnfleet.tui.format.power import (
     EFFICIENCY,
-    HEADROOM,
     LEFT,
     NAME,
     NOW,
     PEAK,
     POWER,
     POWER_COLUMNS,
+    SHARE,
     SORTS,
     TEMPERATURE,
     PowerPlan,
@@ -455,7 +455,7 @@ class PowerView(FilteredView):
         self.panel = PowerPanel(context)
         self.kind = RACKS
         """How instances are grouped; one of `GROUPS`."""
-        self._order = HEADROOM
+        self._order = SHARE
         self.table: PowerTable | None = None
         self._energy: Energy | None = None
         self._matches = 0
@@ -684,7 +684,7 @@ class PowerView(FilteredView):
         if self._order == NAME:
             return sorted(rows.tolist(), key=table.groups.places.__getitem__)
         values = {
-            HEADROOM: table.used,
+            SHARE: table.used,
             POWER: table.watts,
             TEMPERATURE: table.hottest_c,
             EFFICIENCY: table.tflops_per_w,
@@ -752,7 +752,7 @@ class PowerView(FilteredView):
             number = f"{count(len(self.list.rows))} of {count(self._matches)}"
         parts: Parts = [
             (f" {_NAMES[table.groups.kind]} ", theme.STRONG),
-            (f"{number}, {self._order}{' first' if self._order == HEADROOM else ''}", theme.QUIET),
+            (f"{number}, {self._order}{' first' if self._order == SHARE else ''}", theme.QUIET),
         ]
         window = duration(table.window_s)
         peak = (
