@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # A busy machine is no failure: timings are for lab/bench.
-hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.register_profile("suite", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("suite")
 
 # What stands in a developer's own settings files is no matter of the suite.
@@ -99,8 +99,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Let one of the parallel processes collect first.
 
-    It compiles the tests, and this takes longer than collecting them.
+    It compiles the tests, and this takes longer than collecting them. The others read what it
+    wrote, in an environment that asks for no such files, too.
     """
+    sys.dont_write_bytecode = False
     if not hasattr(session.config, "workerinput"):
         yield
         return
