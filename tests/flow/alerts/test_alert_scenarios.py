@@ -80,9 +80,8 @@ CAUGHT_ON_HOSTS = {
 BEGINS_S = 12.0
 """Start of each fault, in a fleet without alerts until then."""
 
-BY_SECONDS = ("efa-cliff", "job-crash", "neuronlink-split")
-"""Scenarios the suite plays in ticks of a second. They have a step back, a job's end, and links
-lost and found."""
+BY_SECONDS = ("efa-cliff",)
+"""Scenarios the suite plays in ticks of a second: one with a step back."""
 
 
 def read(name: str) -> dict[str, Any]:
