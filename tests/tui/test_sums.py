@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.usage import CauseUsage
 
-RUNS = {"demo": 130, "game-day": 300, "inference-day": 300, "cluster-10k": 70}
+RUNS = {"game-day": 300, "inference-day": 300, "cluster-10k": 70}
 """Seconds of the recordings; the faults of the game day have begun."""
 SHOWN = 4
 """The instant that is looked at in the app."""

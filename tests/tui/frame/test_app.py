@@ -255,15 +255,14 @@ async def test_the_fleet_may_change_while_one_looks() -> None:
 async def test_a_resize_storm_raises_nothing() -> None:
     """Any size from 20x5 to 300x100, at any zoom level, in every view."""
     feed = hot_feed(9, 5)
+    keys = ("1", "underscore", "plus", "w", "m", "2", "4", "1")
     async with running(fleet_app(feed), size=(80, 24)) as pilot:
-        for number in range(60):
+        for number in range(24):
             width = 20 + number * 97 % 281
             height = 5 + number * 41 % 96
             await pilot.resize_terminal(width, height)
-            if number % 5 == 0:
-                await pilot.press(
-                    ["1", "underscore", "plus", "w", "m", "2", "4", "1"][number // 5 % 8]
-                )
+            if number % 3 == 0:
+                await pilot.press(keys[number // 3])
             assert pilot.text()
         await pilot.press("1")
         await pilot.resize_terminal(80, 24)

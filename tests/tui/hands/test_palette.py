@@ -5,6 +5,7 @@ Also its look in every theme and size.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -209,19 +210,18 @@ async def test_hostile_names(*, ascii_only: bool) -> None:
         assert pilot.crash is None
 
 
-@pytest.mark.parametrize("name", theme.NAMES)
-async def test_it_is_drawn_in_every_theme(name: str) -> None:
+async def test_it_is_drawn_in_every_theme() -> None:
     """Its frame is whole, and the selected hit stands out.
 
     All non-ASCII glyphs have an ASCII twin.
     """
-    async with running(fleet_app(fed(), theme_name=name), size=(60, 20)) as pilot:
-        await opened(pilot)
-        _drawn(pilot)
-        await pilot.press("escape")
-        await pilot.resize_terminal(80, 24)
-        await opened(pilot)
-        _drawn(pilot)
+    async with running(fleet_app(fed()), size=(60, 20)) as pilot:
+        for name, size in itertools.product(theme.NAMES, ((60, 20), (80, 24))):
+            pilot.app.theme = name
+            await pilot.resize_terminal(*size)
+            await opened(pilot)
+            _drawn(pilot)
+            await pilot.press("escape")
 
 
 def _drawn(pilot: FleetPilot) -> None:

@@ -39,7 +39,7 @@ def check(*files: Path) -> tuple[int, list[str]]:
     [
         (shipped_folder("fleets") / "lab.toml", "valid (fleet lab"),
         (shipped_folder("alerts") / "jobs.toml", "valid (alert rules"),
-        (TESTS / "jobs.toml", "valid (tests of alert rules"),
+        (TESTS / "capacity.toml", "valid (tests of alert rules"),
         (shipped_folder(".") / "trnfleet.toml", "valid (settings)"),
         *(
             (shipped_folder("scenarios") / f"{name}.toml", "valid (scenario")
