@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from support.monitor.mutations import CLUSTER, hostile_feed, mutated, originals
 from support.monitor.rules import HOT, rules_of
 from support.tui.fleet_scene import hot_feed
@@ -15,12 +16,15 @@ from trnfleet.tui.views import VIEWS
 PLACES = ("", f"{CLUSTER}/us-0001/trn2u-0001-0/chip05", "uc1/us-0001", "cr-evil")
 
 
-async def test_every_view_is_drawn_whatever_has_come() -> None:
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(each, marks=pytest.mark.long) for each in range(1, 10))]
+)
+async def test_every_view_is_drawn_whatever_has_come(seed: int) -> None:
     """Accepted parts of mutated messages can be drawn, in lists and in details.
 
     Nothing raw reaches the screen.
     """
-    random = Random(0)  # noqa: S311  mutations, not secrets
+    random = Random(seed)  # noqa: S311  mutations, not secrets
     feed = hot_feed()
     evil = hostile_feed()
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT), adopts=True)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.usage import CauseUsage
 
-RUNS = {"game-day": 300, "inference-day": 300, "cluster-10k": 70}
+RUNS = {"demo": 130, "game-day": 300, "inference-day": 300, "cluster-10k": 70}
 """Seconds of the recordings; the faults of the game day have begun."""
 SHOWN = 4
 """The instant that is looked at in the app."""
@@ -50,7 +50,7 @@ SITE = Site(
 USEFUL = ("productive", "headroom", "unsplit")
 
 
-@pytest.fixture(params=RUNS)
+@pytest.fixture(params=[pytest.param("demo", marks=pytest.mark.long), *list(RUNS)[1:]])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a recording with ticks of ten seconds."""
     shipped = RECORDINGS / f"{request.param}.mcap"
