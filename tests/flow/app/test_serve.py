@@ -103,7 +103,7 @@ def test_who_gets_in_and_what_a_page_may_do(served: Program, tmp_path: Path) -> 
         # Nothing could wake an app that ctrl+z has stopped.
         press("\x1a")
         press("8")
-        shows("[8 Alerts]")
+        shows("[8 Alerts")
         press("z")
         shows(READ_ONLY)
         press("\x13")
