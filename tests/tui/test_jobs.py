@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.monitor.feed import DEMO, Feed, live_feed
@@ -11,8 +11,10 @@ from support.monitor.top import Top
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
 from trnfleet.domain.goodput import TimeCause
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.fleet_state import LOADING
 from trnfleet.monitor.goodput_report import fix_first, goodput_facts, lost_of
+from trnfleet.tui import theme
 from trnfleet.tui.app.app import FleetApp
 from trnfleet.tui.jobs.table import GOODPUT, MOST_ROWS, NAME, SORTS
 from trnfleet.tui.jobs.view import JobsView
@@ -22,6 +24,10 @@ from trnfleet.wire.ports import Envelope
 from trnfleet.wire.rollups import CellPaidTime
 from trnfleet.wire.topics import TopicClass, build_topic
 
+if TYPE_CHECKING:
+    from rich.style import Style
+
+WARNING = theme.SEVERITY_STYLE[Severity.WARNING]
 TRAINING = "uc1/us-0001"
 SERVING = "uc1/us-0002"
 HOST = "uc1/standalone/trn2-0001"
@@ -183,6 +189,37 @@ async def test_details_tell_causes_steps_chips_and_serving() -> None:
         view(pilot.app).table.point_at("")
         await pilot.pause()
         assert re.search("Instances without a job 4", pilot.text())
+
+
+async def test_latencies_have_percentiles_of_the_time_that_served() -> None:
+    """Ten seconds of 50 are slow, and later ones do not count: nothing is served then."""
+    feed = await fed()
+    for state, seconds in (("running", 10), ("loading", 20)):
+        for _ in range(seconds):
+            slow = {"ttft_s": 1.5, "tpot_s": 0.03, "state": state}
+            feed.receive([job(feed, "serve", SERVING, kind="inference", **slow)])
+            await feed.clock.advance(1.0)
+            feed.tick()
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        view(pilot.app).table.point_at("serve")
+        await pilot.pause()
+        assert re.search(r"TTFT +1\.50 s +limit 2\.00 s", pilot.text())
+        assert "p50 0.50 s  p90 1.50 s  p99 1.50 s" in pilot.text()
+
+
+@pytest.mark.parametrize(("ttft_s", "style"), [(1.9, theme.BASE), (2.1, WARNING)])
+async def test_a_replica_over_its_limit_is_marked(ttft_s: float, style: Style) -> None:
+    feed = await fed()
+    slow = {"ttft_s": ttft_s, "tokens_per_s": 4_321.0}
+    feed.receive([job(feed, "serve", SERVING, kind="inference", **slow)])
+    feed.tick()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        table = view(pilot.app).table
+        row = next(row for row in table.rows if row.key == "serve")
+        parts = table.parts_of(row, 120, selected=False)
+        assert [own for text, own in parts if "4.32k tok/s" in text] == [style]
 
 
 async def test_states_share_the_axis_of_step_times() -> None:

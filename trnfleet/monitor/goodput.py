@@ -303,19 +303,7 @@ class Goodput:
         paid = self._paid
         numbers = paid.numbers
         by_job = [
-            TimeCause.UNSPLIT
-            if job is None
-            else cause_of_job(
-                job.kind,
-                job.state,
-                job.ttft_s,
-                job.tpot_s,
-                (
-                    job.ttft_limit_s or self._site.ttft_limit,
-                    job.tpot_limit_s or self._site.tpot_limit,
-                ),
-            )
-            for job in messages
+            TimeCause.UNSPLIT if job is None else present_cause(job, self._site) for job in messages
         ]
         made = np.zeros((2, count + 1, COLUMNS))
         made[:, np.arange(count + 1), [*by_job, TimeCause.IDLE]] = paid.by_job
@@ -666,6 +654,12 @@ def _move(
             made[unit, :, target] += gone.sum(axis=1)
         else:
             made[unit] += np.bincount(first + target, moved, size).reshape(shape)
+
+
+def present_cause(job: JobMessage, site: Site) -> TimeCause:
+    """Return the cause of the present time of a job's observed instances."""
+    limits = (job.ttft_limit_s or site.ttft_limit, job.tpot_limit_s or site.tpot_limit)
+    return cause_of_job(job.kind, job.state, job.ttft_s, job.tpot_s, limits)
 
 
 def _paid_instances(

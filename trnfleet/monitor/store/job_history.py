@@ -1,4 +1,4 @@
-"""Past power, step time and state of each job.
+"""Past power, step time, state and latencies of each job.
 
 Stored for `MOST_JOBS` jobs: the largest by number of instances, then the first by name. Ended jobs
 stay until their room is needed; the first to end is dropped first.
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 POWER = "power_w"
 STEP_TIME = "step_time_s"
 STATE = "state"
-JOB_KEYS = (POWER, STEP_TIME, STATE)
+TTFT = "ttft_s"
+TPOT = "tpot_s"
+JOB_KEYS = (POWER, STEP_TIME, STATE, TTFT, TPOT)
 """Recorded figures of a job."""
 MOST_JOBS = 16
 STATES = (
@@ -35,7 +37,7 @@ STATES = (
 """States by the number that is recorded, the most serious last; the first is any other. So the
 maximum of a roll-up is its most serious state."""
 _STEPPING = frozenset({"running"})
-"""States with training steps. In other states a job's message repeats the time of the last step."""
+"""States with steps or requests. In others a job's message repeats the times of the last ones."""
 
 
 class JobHistory:
@@ -147,14 +149,13 @@ def sample(jobs: Jobs, store: Store, rollups: Rollups) -> dict[str, NDArray[np.f
         message = jobs.by_key[names[number]]
         state = STATES.index(message.state) if message.state in STATES else 0
         is_known = message.job not in jobs.last_known
-        steps = message.step_time_s if is_known and message.state in _STEPPING else None
-        samples[message.job] = np.array(
-            [
-                [watts[number] if heard[number] > 0 else np.nan],
-                [np.nan if steps is None else steps],
-                [state if is_known else np.nan],
-            ]
-        )
+        running_s = (message.step_time_s, message.ttft_s, message.tpot_s)
+        if not is_known or message.state not in _STEPPING:
+            running_s = (None, None, None)
+        step_s, ttft_s, tpot_s = (np.nan if each is None else each for each in running_s)
+        power_w = watts[number] if heard[number] > 0 else np.nan
+        figures = (power_w, step_s, state if is_known else np.nan, ttft_s, tpot_s)
+        samples[message.job] = np.array(figures)[:, None]
     return samples
 
 

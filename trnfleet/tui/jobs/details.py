@@ -26,7 +26,7 @@ from trnfleet.monitor.goodput_report import (
 )
 from trnfleet.monitor.medians import median
 from trnfleet.monitor.problems import texts
-from trnfleet.monitor.store.job_history import STATES, STEP_TIME
+from trnfleet.monitor.store.job_history import STATES, STEP_TIME, TPOT, TTFT
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts import plot
@@ -346,14 +346,17 @@ class JobDetails(LineView, can_focus=True):
         return made
 
     def _serving(self, row: JobRow, width: int) -> Block:
-        """Return latencies with their limits, and tokens with their price."""
+        """Return latencies with their limits and percentiles, and tokens with their price."""
         job = row.job
         assert job is not None  # noqa: S101  the caller has looked
-        made: Block = [head([("Serving", theme.STRONG)], "means, now", width)]
         site = self._monitor.site
-        for name, time_s, limit_s in (
-            ("TTFT", job.ttft_s, job.ttft_limit_s or site.ttft_limit),
-            ("TPOT", job.tpot_s, job.tpot_limit_s or site.tpot_limit),
+        history = self._monitor.history
+        span_s = self._ui.window.span_s(history.end)
+        note = f"means: now, {self._ui.window.title(history.end)}"
+        made: Block = [head([("Serving", theme.STRONG)], note, width)]
+        for name, key, time_s, limit_s in (
+            ("TTFT", TTFT, job.ttft_s, job.ttft_limit_s or site.ttft_limit),
+            ("TPOT", TPOT, job.tpot_s, job.tpot_limit_s or site.tpot_limit),
         ):
             is_over = time_s is not None and time_s > limit_s
             style = theme.SEVERITY_STYLE[Severity.WARNING] if is_over else theme.BASE
@@ -364,6 +367,12 @@ class JobDetails(LineView, can_focus=True):
                     (f"  limit {with_unit(limit_s, 's')}", theme.QUIET),
                 )
             )
+            means = history.job_track(row.key, key, span_s).last(span_s).mean
+            means = means[np.isfinite(means)]
+            if len(means):
+                shares = zip((50, 90, 99), np.percentile(means, (50, 90, 99)), strict=True)
+                words = "  ".join(f"p{share} {with_unit(mean, 's')}" for share, mean in shares)
+                made.append(((fit(f"  {words}", width), theme.QUIET),))
         for name, value in (
             ("batch", bare(job.batch, "")),
             ("tokens/s", bare(job.tokens_per_s, "")),

@@ -18,7 +18,7 @@ from trnfleet.domain.quantities import NOT_AVAILABLE, count, duration, signed_pe
 from trnfleet.domain.quantities import with_unit as quantity
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
-from trnfleet.monitor.goodput import MINUTES
+from trnfleet.monitor.goodput import MINUTES, present_cause
 from trnfleet.monitor.goodput_report import LOST, NO_JOB, GoodputReport, JobTime, PaidTime, lost_of
 from trnfleet.monitor.problems import texts
 from trnfleet.monitor.store.findings import JOBS_DOWN
@@ -127,6 +127,8 @@ class JobRow(NamedTuple):
     problem: Problem | None
     """Worst problem that hurts the job."""
     is_last_known: bool
+    is_late: bool
+    """Whether a serving job is over its limits."""
 
     @property
     def goodput_pct(self) -> float | None:
@@ -440,6 +442,7 @@ class JobTable(RowList[str, JobRow]):
                 claimed,
                 problem_of(self._ui.alerts.problems, key) if key in jobs else None,
                 key in ingest.job_table.last_known,
+                key in jobs and present_cause(jobs[key], self._monitor.site) is TimeCause.SLOW,
             )
 
     def _chips(self) -> NDArray[np.int64]:
@@ -510,7 +513,8 @@ class JobTable(RowList[str, JobRow]):
             None,
             None,
             None,
-            False,
+            is_last_known=False,
+            is_late=False,
         )
         return self._figures(sum_row, self.plan(), ("   ", theme.BASE), theme.STRONG, theme.STRONG)
 
@@ -554,7 +558,11 @@ class JobTable(RowList[str, JobRow]):
             (right(text, plan[name]), style)
             for name, text, style in (
                 ("chips", NOT_AVAILABLE if row.chips is None else count(row.chips), body),
-                ("pace", self._pace(row), body),
+                (
+                    "pace",
+                    self._pace(row),
+                    warning if row.is_late and not row.is_last_known else body,
+                ),
                 ("step", "-" if row.step_s is None else quantity(row.step_s, "s"), quiet),
                 (
                     "slower",
