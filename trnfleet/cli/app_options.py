@@ -9,12 +9,14 @@ from trnfleet import folders
 from trnfleet.cli.options import option_group, power_cap_option, rules_option, setting
 from trnfleet.cli.output import report
 from trnfleet.cli.params import CompletedType, EnergyPrice, FileName, Size, Typed
+from trnfleet.cli.settings.files import mapped_keys
+from trnfleet.cli.settings.layers import applied
 from trnfleet.errors import nearest
 from trnfleet.services.child_process import TOLD_S
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import click
 
@@ -87,6 +89,17 @@ class LookOptions(NamedTuple):
     """Whether the terminal gets ASCII only, even where it has UTF-8."""
     local_time: bool
     """Whether the header shows local time beside UTC."""
+    keys: Mapping[str, str] | None = None
+    """Keys by the names of actions; None before `with_keys`."""
+
+    def with_keys(self, ctx: click.Context) -> LookOptions:
+        """Return these with the keys of a called command's settings.
+
+        Raises:
+            ConfigError: one of them is invalid.
+        """
+        settings, _ = applied(ctx) or (None, {})
+        return self._replace(keys=mapped_keys(settings.files if settings else ()))
 
 
 class ThemeName(CompletedType[str]):
@@ -134,6 +147,7 @@ look_options = option_group(
             help="Show local time beside UTC in the header, in the time zone of TZ or the machine.",
         ),
     ),
+    without=("keys",),
 )
 """The command gets `looks: LookOptions`."""
 

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from trnfleet.tui import theme
+from trnfleet.tui.keys import bind, key_label, key_text, mapped
 from trnfleet.tui.widgets.cells import MOST_LINES, Parts, fit, wrapped
 from trnfleet.tui.widgets.focus import focus_on
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -24,46 +25,6 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.dom import DOMNode
-
-
-_KEY_NAMES = {
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "enter": "Enter",
-    "escape": "Esc",
-    "tab": "Tab",
-    "plus": "+",
-    "minus": "-",
-    "underscore": "_",
-    "colon": ":",
-    "equals_sign": "=",
-    "question_mark": "?",
-    "dollar_sign": "$",
-    "slash": "/",
-    "asterisk": "*",
-    "space": "Space",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-    "home": "Home",
-    "end": "End",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-    "left_parenthesis": "(",
-    "right_parenthesis": ")",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "comma": ",",
-    "full_stop": ".",
-    "at": "@",
-    "backspace": "Backspace",
-}
-
-
-_KEYS = {name: key for key, name in _KEY_NAMES.items()}
 
 
 class HelpKey(NamedTuple):
@@ -85,16 +46,6 @@ def sign_section(title: str, signs: Iterable[tuple[str, str]]) -> Section:
     return Section(title, [HelpKey(sign, what) for sign, what in signs])
 
 
-def key_text(keys: str) -> str:
-    """Return a binding's keys as labelled on a keyboard, such as `↑ k` for `up,k`."""
-    return " ".join(map(_key_name, keys.split(",")))
-
-
-def key_of(name: str) -> str:
-    """Return Textual's name for a key's label, such as `escape` for `Esc`."""
-    return _KEYS.get(name, name)
-
-
 def key_line(binding: Binding) -> HelpKey:
     """Return the line of a described binding."""
     return HelpKey(key_text(binding.key), binding.description[0].upper() + binding.description[1:])
@@ -114,7 +65,7 @@ def bindings_of(kind: type[DOMNode]) -> list[Binding]:
             binding = declared if isinstance(declared, Binding) else Binding(*declared)
             if binding.description:
                 bindings[binding.key] = binding
-    return list(bindings.values())
+    return list(map(mapped, bindings.values()))
 
 
 def help_title(kind: type[DOMNode], otherwise: str) -> str:
@@ -218,7 +169,9 @@ class HelpScreen(ModalScreen[None]):
         Binding("up", "scroll(-1)", "up", show=False, priority=True),
         Binding("pagedown", "scroll(10)", "page down", show=False, priority=True),
         Binding("pageup", "scroll(-10)", "page up", show=False, priority=True),
-        Binding("ctrl+s", "app.snapshot", "save", show=False),
+        bind("snapshot", "app.snapshot", "save", show=False),
+        # A key that the field leaves alone: Textual maps no others here.
+        Binding("f1", "dismiss", show=False, id="help"),
     ]
     DEFAULT_CSS = """
     HelpScreen { align: center middle; background: $bg 60%; }
@@ -260,16 +213,10 @@ class HelpScreen(ModalScreen[None]):
     @on(Input.Changed)
     def _searched(self, event: Input.Changed) -> None:
         event.stop()
-        if "?" in event.value:
+        if event.value[-1:] == key_label("help"):
             # The field takes every printable key, also the one that opened the help, and more of
             # them before it is gone.
             if self.is_current:
                 self.dismiss()
             return
         self._text.search(event.value)
-
-
-def _key_name(key: str) -> str:
-    *modifiers, own = key.split("+")
-    name = _KEY_NAMES.get(own, own)
-    return "".join(f"{modifier.capitalize()}-" for modifier in modifiers) + name

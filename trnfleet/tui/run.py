@@ -65,6 +65,7 @@ async def run_app(
     ascii_only: bool = False,
     local_time: bool = False,
     is_first_run: bool = False,
+    keys: Mapping[str, str] | None = None,
     keeps_view: bool = False,
     may_save: bool = True,
 ) -> int:
@@ -91,6 +92,7 @@ async def run_app(
         ascii_only: Whether the terminal gets ASCII only, even where it shows more.
         local_time: Whether the header shows local time beside UTC.
         is_first_run: Whether the tour is shown.
+        keys: Keys by the names of actions, in place of the shipped ones; None for none.
         keeps_view: Whether the app begins with the fleet's last view.
         may_save: Whether files are written: snapshots, caps, columns and views.
 
@@ -115,6 +117,7 @@ async def run_app(
         theme_name=theme_name,
         ascii_only=ascii_only or not shows_glyphs(os.environ.get("TERM", ""), encoding),
         is_first_run=is_first_run,
+        keys=keys,
     )
     app.may_save = may_save
     app.fleets.shows_local_time = local_time

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from textual import on
-from textual.binding import Binding
 from textual.message import Message
 from textual.widget import Widget
 
 from trnfleet.domain.filters.language import EVERYTHING, Filter, parse
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
+from trnfleet.tui.keys import bind
 from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.state.subjects import Subject, of_place
 from trnfleet.tui.widgets.focus import focus_on
@@ -26,6 +26,7 @@ from trnfleet.tui.widgets.prompt import FilterPrompt
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from textual.binding import Binding
     from textual.dom import DOMNode
 
     from trnfleet.domain.filters.columns import Columns
@@ -355,9 +356,10 @@ def in_steps(rows: int) -> int:
     return -(-rows // _STEP) * _STEP
 
 
-def sort_key(key: str, order: str, words: str = "") -> Binding:
-    """Return the key of a sort order, with words if its name is not enough."""
-    return Binding(key, f"sort_by({order!r})", f"sort by {words or order}")
+def sort_key(order: str, words: str = "", name: str = "") -> Binding:
+    """Return the key of a sort order, with words and a name if the order's own is not enough."""
+    name = (name or order).lower().replace(" ", "-").replace("/", "-")
+    return bind(f"sort-{name}", f"sort_by({order!r})", f"sort by {words or order}")
 
 
 def filter_keys(words: str) -> tuple[Binding, Binding]:
@@ -367,16 +369,16 @@ def filter_keys(words: str) -> tuple[Binding, Binding]:
         words: Description of the filter, with examples.
     """
     return (
-        Binding("slash", "ask", words),
-        Binding("escape", "clear", "clear the filter"),
+        bind("filter", "ask", words),
+        bind("escape", "clear", "clear the filter"),
     )
 
 
 def tab_keys(words: str) -> tuple[Binding, Binding]:
     """Return the keys for the tabs with these names."""
     return (
-        Binding("t,tab", "tab(1)", f"next of: {words}"),
-        Binding("T,shift+tab", "tab(-1)", "previous of these"),
+        bind("next-tab", "tab(1)", f"next of: {words}"),
+        bind("previous-tab", "tab(-1)", "previous of these"),
     )
 
 

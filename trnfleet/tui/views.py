@@ -106,7 +106,7 @@ class ViewEntry(NamedTuple):
     kind: Callable[[], type[View]]
     """Loads its class."""
     hints: tuple[tuple[str, str], ...] = ()
-    """Keys with their actions for the status line, the most important first."""
+    """Names of keys with their actions for the status line, the most important first."""
     names: tuple[str, ...] = ()
     """Further names of it as a command."""
 
@@ -124,48 +124,57 @@ VIEWS = (
     ViewEntry(
         Tab("1", FLEET, "Fleet"),
         fleet_view,
-        (("m", "metric"), ("+ _", "zoom"), ("w", "problems")),
+        (("next-metric", "metric"), ("zoom-in zoom-out", "zoom"), ("next-pane", "problems")),
         ("problems",),
     ),
     ViewEntry(
         Tab("2", HIERARCHY, "Tree"),
         hierarchy_view,
-        (("/", "filter"), ("s", "sort"), ("x", "open all")),
+        (("filter", "filter"), ("sort", "sort"), ("open-all", "open all")),
         ("tree",),
     ),
     ViewEntry(
         Tab("3", TOPOLOGY, "Topo"),
         topology_view,
-        (("n", "instance"), ("m", "colour"), ("_", "fleet")),
+        (("next-instance", "instance"), ("colour", "colour"), ("fleet-links", "fleet")),
         ("links",),
     ),
-    ViewEntry(Tab("4", CHIP, "Chip"), chip_view, (("← →", "chips"), ("p", "sources"))),
+    ViewEntry(
+        Tab("4", CHIP, "Chip"),
+        chip_view,
+        (("previous-chip next-chip", "chips"), ("sources", "sources")),
+    ),
     ViewEntry(
         Tab("5", JOBS, "Jobs", has_count=True),
         jobs_view,
-        (("$", "hours"), ("t", "details"), ("/", "filter"), ("s", "sort")),
+        (("money", "hours"), ("job-details", "details"), ("filter", "filter"), ("sort", "sort")),
         ("goodput",),
     ),
     ViewEntry(
         Tab("6", POWER, "Power"),
         power_view,
-        (("g", "group"), ("s", "sort"), ("/", "filter"), (":cap", "set a cap")),
+        (("group", "group"), ("sort", "sort"), ("filter", "filter"), (":cap", "set a cap")),
     ),
     ViewEntry(
         Tab("7", RESERVATIONS, "Resv", has_count=True),
         reservations_view,
-        (("/", "filter"), ("s", "sort"), ("+ _", "zoom")),
+        (("filter", "filter"), ("sort", "sort"), ("zoom-in zoom-out", "zoom")),
         ("capacity",),
     ),
     ViewEntry(
         Tab("8", ALERTS, "Alert", has_count=True),
         alerts_view,
-        (("t", "tabs"), ("a", "acknowledge"), ("z", "silence"), ("/", "filter")),
+        (
+            ("next-tab", "tabs"),
+            ("acknowledge", "acknowledge"),
+            ("silence", "silence"),
+            ("filter", "filter"),
+        ),
     ),
     ViewEntry(
         Tab("9", EVENTS, "Event"),
         events_view,
-        (("t", "pipeline"), ("/", "filter"), ("o", "moment")),
+        (("next-tab", "pipeline"), ("filter", "filter"), ("moment", "moment")),
     ),
 )
 """In the order of their keys; the app begins with the first."""

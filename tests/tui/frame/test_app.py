@@ -12,7 +12,8 @@ from support.tui.pilot import SIZES, fleet_app, running
 from textual import events
 
 from trnfleet.tui.app import terminal
-from trnfleet.tui.help import HelpScreen, HelpText, key_text
+from trnfleet.tui.help import HelpScreen, HelpText
+from trnfleet.tui.keys import key_text
 from trnfleet.tui.view import CHIP, JOBS, View
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.bar import Bar

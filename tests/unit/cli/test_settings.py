@@ -15,7 +15,7 @@ from support.processes.mosquitto import free_port
 from trnfleet.cli.command_table import COMMANDS, load_command
 from trnfleet.cli.main import run, unknown_variables
 from trnfleet.cli.settings import files as settings_files
-from trnfleet.cli.settings.files import Place, SettingsFile, check_file
+from trnfleet.cli.settings.files import Place, SettingsFile, check_file, mapped_keys
 from trnfleet.cli.settings.keys import keys_of, leaves, options_of
 from trnfleet.cli.settings.layers import ChosenProfile, Settings
 from trnfleet.config import shipped_folder
@@ -679,3 +679,17 @@ def test_print_refuses_what_is_no_command(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refusal(capsys, "config", "print", *words)
+
+
+def test_keys_of_the_user_come_before_those_of_the_system(tmp_path: Path) -> None:
+    """Key by key, as in every table; and two files together may use a key twice."""
+
+    def file(kind: str, **keys: str) -> SettingsFile:
+        return SettingsFile(Place(kind, tmp_path / f"{kind}.toml"), {"keys": keys})
+
+    files = [file("user", pause="f9"), file("system", pause="f8", help="f1")]
+    assert mapped_keys(files) == {"pause": "f9", "help": "f1"}
+    with pytest.raises(
+        ConfigError, match=r"user\.toml: \[keys\] pause = 'f1': F1 is the key of help"
+    ):
+        mapped_keys([file("user", pause="f1"), files[1]])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trnfleet.tui.help import key_text
+from trnfleet.tui.keys import key_text
 
 
 def test_keys_have_their_names() -> None:

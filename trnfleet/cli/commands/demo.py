@@ -114,6 +114,7 @@ def command(
     # The rules bring numpy and pydantic with them: loaded beside the simulator, which loads them
     # too, both take longer. A file that is wrong is named before a terminal that is missing.
     rules = load_rules(alerts.rules)
+    looks = looks.with_keys(ctx)
     fleet = run.head()
     require_terminal()
     file = log_file_for_app(log_file, keeps_past=bool(past))
@@ -311,6 +312,7 @@ async def _run(
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
             local_time=looks.local_time,
+            keys=looks.keys,
             processes=[*children, *([Notice(notice, clock)] if notice else [])],
             is_first_run=is_first_run(),
         )

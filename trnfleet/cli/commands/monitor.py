@@ -110,6 +110,7 @@ def command(
 
     # A file that is wrong is named before a terminal that is missing.
     rules = load_rules(alerts.rules)
+    looks = looks.with_keys(ctx)
     require_terminal()
     file = log_file_for_app(log_file, keeps_past=bool(past))
     log.set_up(file)
@@ -209,6 +210,7 @@ async def _run(
             theme_name=looks.theme,
             ascii_only=looks.ascii_only,
             local_time=looks.local_time,
+            keys=looks.keys,
             keeps_view=True,
             may_save=may_save,
         )

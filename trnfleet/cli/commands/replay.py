@@ -230,6 +230,7 @@ def command(
             folder = HistoryFolder(Path(history), clock)
         # A file that is wrong is named before a terminal that is missing.
         loaded = load_rules(rules)
+        looks = looks.with_keys(ctx)
         with open_recording(
             files, name=name, neuron_ls=neuron_ls, sysfs=sysfs, utilization=utilization
         ) as recording:
@@ -263,6 +264,7 @@ def command(
                 theme_name=looks.theme,
                 ascii_only=looks.ascii_only,
                 local_time=looks.local_time,
+                keys=looks.keys,
             )
             ctx.exit(asyncio.run(app))
 

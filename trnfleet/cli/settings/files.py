@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet.cli.command_table import COMMANDS
 from trnfleet.cli.settings.keys import (
     COMMON,
+    KEYS,
     NONE,
     PROFILE,
     check_table,
@@ -167,6 +168,25 @@ def check_file(path: Path, data: Mapping[str, Any]) -> None:
         for options in [options_of(leaf) for leaf in leaves(title)] or [{}]:
             check_table(data[title], title, options, name, title)
             refuse_several(data[title], options, name, title)
+    mapped_keys([file])
+
+
+def mapped_keys(files: Sequence[SettingsFile]) -> dict[str, str]:
+    """Return the keys of the app in [keys], by the names of actions; the first file is stronger.
+
+    Raises:
+        ConfigError: an unknown action or key, or a key that is not free.
+    """
+    given = {
+        name: (file.name, value)
+        for file in reversed(files)
+        for name, value in file.table(KEYS).items()
+    }
+    if not given:
+        return {}
+    from trnfleet.tui.app.app import checked_keys  # noqa: PLC0415  it loads Textual and the views
+
+    return checked_keys(given)
 
 
 def _check_shared(key: str, value: object, title: str, file: str) -> None:

@@ -27,7 +27,9 @@ PROFILE = "profile"
 """Table of profiles, and the key of [common] to choose one."""
 NONE = "none"
 """Value of --config and --profile for none."""
-TABLES = (COMMON, PROFILE, *COMMANDS)
+KEYS = "keys"
+"""Table of the app's keys, which the app itself checks."""
+TABLES = (COMMON, PROFILE, KEYS, *COMMANDS)
 OWN_FLEET = frozenset({"demo", "simulate", "replay", "convert"})
 """Commands with a fleet of their own or from a file."""
 OF_THE_WATCHED = frozenset({"broker", "name"})

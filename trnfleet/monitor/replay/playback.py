@@ -53,7 +53,7 @@ REFINED_SHARE = 2 / 3
 meanwhile."""
 AGAIN_S = 1.5
 """Seconds after a mark in which "previous mark" skips it."""
-AT_END = "the recording ends here; Space plays it again"
+AT_END = "the recording ends here; resume to play it again"
 """Note at the end of a file."""
 CAUGHT_UP_S = 1.0
 """Playback faster than time shows the present from this distance."""

@@ -22,6 +22,7 @@ from trnfleet.monitor.alerting.operator import READ_ONLY, OperatorActions, refus
 from trnfleet.monitor.problems.state import known_of
 from trnfleet.text import plain
 from trnfleet.tui.format.alerts import preview_text, where_text
+from trnfleet.tui.keys import key_label
 from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.widgets.form import EntryForm, FieldSpec
 
@@ -41,7 +42,7 @@ SILENCE_FOR = "4h"
 """Default durations."""
 MOST_AT_ONCE = 200
 """Most alerts per acknowledgement: each is a message."""
-PAST = "this is the past: End returns to live, where alerts can be acknowledged"
+PAST = "this is the past: return to live to acknowledge or silence alerts"
 RECORDED = "this is a recording: its alerts cannot be acknowledged or silenced"
 
 
@@ -126,9 +127,8 @@ class AlertActions(Vertical):
         if not firing:
             return "nothing to acknowledge: the alert is not firing"
         if len(firing) > MOST_AT_ONCE:
-            return (
-                f"{count(len(firing))} alerts: at most {MOST_AT_ONCE} at once; z silences them all"
-            )
+            most = f"{count(len(firing))} alerts: at most {MOST_AT_ONCE} at once"
+            return f"{most}; {key_label('silence')} silences them all"
         self._subjects = firing
         self.silence_form.close()
         self.ack_form.open(f"Acknowledge {named(firing)}", {"for": ACK_FOR}, "note")

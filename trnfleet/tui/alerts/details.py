@@ -44,6 +44,7 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
+from trnfleet.tui.keys import key_label
 from trnfleet.tui.metric_display import ramp_of
 from trnfleet.tui.state.chart_window import MOST_ALL_S
 from trnfleet.tui.view import CHARTS_FROM
@@ -252,7 +253,11 @@ def group_facts(group: AlertGroup, now_ns: int) -> list[Fact]:
     if not group.members[0].alert.cell:
         facts.append(Fact("rule", plain(condition_words(rule), LONGEST)))
     facts += _runbook(rule)
-    facts.append(Fact("keys", "Enter or e opens it; z silences all of them; a acknowledges them"))
+    words = (
+        f"Enter or {key_label('open-group')} opens it; {key_label('silence')} silences all of them;"
+        f" {key_label('acknowledge')} acknowledges them"
+    )
+    facts.append(Fact("keys", words))
     if rule.description:
         facts.append(Fact("description", plain(rule.description, LONGEST)))
     return facts
@@ -275,7 +280,7 @@ def silence_facts(
         ),
         *_error_facts(errors, silence.id, ("silence",)),
         Fact("matches", counted(len(names), "active alert") + (f": {words}" if words else "")),
-        Fact("keys", "x expires it", theme.QUIET),
+        Fact("keys", f"{key_label('take-back')} expires it", theme.QUIET),
         Fact("id", plain(silence.id), theme.QUIET),
     ]
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.binding import Binding, BindingType
-
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import value_text
 from trnfleet.domain.quantities import DurationStyle, count, counted
@@ -26,6 +24,7 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
+from trnfleet.tui.keys import bind
 from trnfleet.tui.widgets.cells import Parts, fit, right, width_of
 from trnfleet.tui.widgets.cursor_list import K, R, RowList
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
+    from textual.binding import BindingType
 
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.domain.severity import Severity
@@ -224,7 +224,7 @@ class AlertList(TabList[str, "AlertLine"]):
 
     HELP_TITLE = "Alerts"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "go to the alert's cause; open what is collapsed"),
+        bind("enter", "enter", "go to the alert's cause; open what is collapsed"),
     ]
 
     def __init__(self, snapshot: AlertSnapshot) -> None:
@@ -302,7 +302,7 @@ class HistoryList(TabList["tuple[int, str, str]", "HistoryEntry"]):
     """Transitions of alerts, the newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "go to the alert's place"),
+        bind("enter", "enter", "go to the alert's place"),
     ]
 
     def key_of(self, row: HistoryEntry) -> tuple[int, str, str]:

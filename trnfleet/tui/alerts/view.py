@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from trnfleet.clock import format_rfc3339
@@ -39,6 +38,7 @@ from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of, matched_by_sil
 from trnfleet.tui.alerts.rows import SORTS, AlertGroup, AlertLine, arrange, in_order
 from trnfleet.tui.charts.place import LEAST_ROWS, MOST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.format.alerts import where_text
+from trnfleet.tui.keys import bind, key_label
 from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.view import (
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.domain.filters.columns import Columns
@@ -187,7 +188,9 @@ def nothing_words(snapshot: AlertSnapshot, tab: str, pattern: str) -> list[str]:
     if pattern:
         return [f"Nothing matches {plain(pattern, 60)}. Esc shows everything."]
     if tab == SILENCES:
-        return ["No silences. z silences alerts like the one under the cursor."]
+        return [
+            f"No silences. {key_label('silence')} silences alerts like the one under the cursor."
+        ]
     if snapshot.incomplete:
         return [f"No alerts {snapshot.incomplete}. What fired before is not known."]
     if tab == HISTORY:
@@ -204,7 +207,7 @@ def nothing_words(snapshot: AlertSnapshot, tab: str, pattern: str) -> list[str]:
         if number
     ]
     calm = f"No unacknowledged alerts. {count(len(snapshot.alerts.rules))} rules loaded."
-    lines = [calm, f"{', '.join(others)}: t shows them." if others else ""]
+    lines = [calm, f"{', '.join(others)}: {key_label('next-tab')} shows them." if others else ""]
     blind: dict[str, list[str]] = {}
     for rule in snapshot.coverage:
         if not rule.applies:
@@ -391,20 +394,20 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
     """  # noqa: E501
     BINDINGS: ClassVar[list[BindingType]] = [
         *tab_keys(", ".join(TABS)),
-        Binding("e", "expand", "open or collapse alerts of one rule"),
-        Binding("E", "expand_all", "open or collapse all of them"),
-        Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
-        Binding("a", "acknowledge", "acknowledge"),
-        Binding("z", "silence", "silence (preview of matches)"),
-        Binding("x", "take_back", "unacknowledge, or expire a silence"),
-        Binding("o", "moment", "pause where it has just fired"),
-        Binding("d", "details", "more or less room for the details, what changed too"),
+        bind("open-group", "expand", "open or collapse alerts of one rule"),
+        bind("open-groups", "expand_all", "open or collapse all of them"),
+        bind("sort", "sort", f"sort: {', '.join(SORTS)}"),
+        bind("acknowledge", "acknowledge", "acknowledge"),
+        bind("silence", "silence", "silence (preview of matches)"),
+        bind("take-back", "take_back", "unacknowledge, or expire a silence"),
+        bind("moment", "moment", "pause where it has just fired"),
+        bind("details", "details", "more or less room for the details, what changed too"),
         *filter_keys(
             "filter: part of anything, sev>=warning & job=name, age<10m, at=uc1/us-0001, !text"
         ),
-        sort_key("S", "severity"),
-        sort_key("D", "age", "duration: the newest first"),
-        sort_key("P", "place"),
+        sort_key("severity"),
+        sort_key("age", "duration: the newest first"),
+        sort_key("place"),
     ]
 
     def __init__(self, context: UiContext) -> None:

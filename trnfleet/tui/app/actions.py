@@ -38,7 +38,8 @@ from trnfleet.tui.app.rows import FLAT_LISTS, LISTS, CompareScreen, RowActions
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.format.jobs import begin_of, unplaced_text
-from trnfleet.tui.help import HelpScreen, bindings_of, help_title, key_text
+from trnfleet.tui.help import HelpScreen, bindings_of, help_title
+from trnfleet.tui.keys import key_label, key_text, mapped
 from trnfleet.tui.snapshots.files import snapshot_folder, write_snapshot
 from trnfleet.tui.snapshots.svg import picture
 from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, csv_text, markdown_text
@@ -120,7 +121,7 @@ class ActionsApp(RowActions):
                 for widget in (view, *view.query("*"))
             )
         parts.extend(
-            (action.section, [action.binding])
+            (action.section, [mapped(action.binding)])
             for action in self.offered
             if action.words and (action.section != TIME or self.playback is not None)
         )
@@ -144,10 +145,9 @@ class ActionsApp(RowActions):
         if isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input):
             return
         if event.key not in self.screen.active_bindings and event.key not in _SILENT:
-            shown = (
-                event.character if event.is_printable and event.character else key_text(event.key)
-            )
-            self.say(f"{plain(shown, 20)} does nothing here; ? shows keys")
+            typed = event.character if event.is_printable and event.character else ""
+            shown = typed.strip() or key_text(event.key)
+            self.say(f"{plain(shown, 20)} does nothing here; {key_label('help')} shows keys")
 
     # Places
 
@@ -582,7 +582,7 @@ ACTIONS: tuple[Action, ...] = (
         run=ActionsApp.use_fleet,
         choices=lambda app: app.fleets.names,
         needs="a fleet",
-        like="f",
+        like="next-fleet",
         is_of_fleet=True,
     ),
     *(
@@ -638,7 +638,7 @@ ACTIONS: tuple[Action, ...] = (
         what="filter this view",
         run=ActionsApp.filter_view,
         needs="a filter",
-        like="/",
+        like="filter",
     ),
     Action(
         names=("sort",),
@@ -646,7 +646,7 @@ ACTIONS: tuple[Action, ...] = (
         run=ActionsApp.sort_view,
         choices=lambda app: app.page.orders,
         needs="an order",
-        like="s",
+        like="sort",
     ),
     Action(
         names=("columns",),
@@ -661,7 +661,7 @@ ACTIONS: tuple[Action, ...] = (
         run=ActionsApp.show_metric,
         choices=lambda _app: _metrics(),
         needs="a metric",
-        like="m",
+        like="next-metric",
     ),
     Action(
         names=("cap",),
@@ -670,15 +670,15 @@ ACTIONS: tuple[Action, ...] = (
         needs="watts",
     ),
     Action("back", "escape", "back to where you were"),
-    Action("reservation", "r", "the reservation of what the cursor is on"),
-    Action("unpick", "u", "clear the highlight of a reservation"),
-    Action("alerts", "A", "alerts here"),
-    Action("sources", "p", "data sources, and what is not known"),
-    Action("help", "question_mark", "help"),
-    Action("quit", "q", "quit"),
+    Action("reservation", "reservation", "the reservation of what the cursor is on"),
+    Action("unpick", "clear-highlight", "clear the highlight of a reservation"),
+    Action("alerts", "alerts", "alerts here"),
+    Action("sources", "sources", "data sources, and what is not known"),
+    Action("help", "help", "help"),
+    Action("quit", "quit", "quit"),
     Action(
         "theme",
-        "ctrl+t",
+        "theme",
         "next theme",
         ("theme",),
         "a theme",
@@ -688,7 +688,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "chart_window(1)",
-        "v",
+        "longer-charts",
         "charts: longer window",
         ("window", "span"),
         "the span of charts",
@@ -696,14 +696,14 @@ ACTIONS: tuple[Action, ...] = (
         lambda _app: _WINDOWS,
         "a span",
     ),
-    Action("chart_window(-1)", "V", "charts: shorter window"),
-    Action("suspend_process", "ctrl+z", "suspend; the shell's fg brings it back", is_first=True),
+    Action("chart_window(-1)", "shorter-charts", "charts: shorter window"),
+    Action("suspend_process", "suspend", "suspend; the shell's fg brings it back", is_first=True),
     Action("command", "colon", "type a command, such as :chip 0001-2/07, :theme light, :q"),
-    Action("palette", "ctrl+p", "find views, actions, chips, jobs"),
-    Action("snapshot", "ctrl+s", SAVES),
+    Action("palette", "palette", "find views, actions, chips, jobs"),
+    Action("snapshot", "snapshot", SAVES),
     Action(
         "acknowledge",
-        "a",
+        "acknowledge",
         "acknowledge the alerts of what the cursor is on",
         ("ack",),
         "acknowledge what the cursor is on, or an alert by its id",
@@ -711,7 +711,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "silence",
-        "z",
+        "silence",
         "silence what the cursor is on, after a preview",
         ("silence",),
         "silence what the cursor is on, matchers, or an alert by its id",
@@ -719,7 +719,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "compare",
-        "c",
+        "compare",
         "mark the row; on another row: compare the two",
         ("compare",),
         "two places or jobs side by side: us-0001 us-0002",
@@ -727,29 +727,29 @@ ACTIONS: tuple[Action, ...] = (
         ActionsApp.job_names,
         is_of_fleet=True,
     ),
-    Action("copy_place", "y", "copy the address of what the cursor is on"),
-    Action("copy_row", "Y", "copy the row under the cursor as text"),
-    Action("last_view", "minus", "the view before"),
+    Action("copy_place", "copy-address", "copy the address of what the cursor is on"),
+    Action("copy_row", "copy-row", "copy the row under the cursor as text"),
+    Action("last_view", "last-view", "the view before"),
     Action("copy_or_quit", "ctrl+c", "copy what is selected; else twice: quit", is_first=True),
-    Action("quit", "ctrl+q", "quit", is_first=True),
-    Action("snapshot", names=("export", "snapshot"), what=SAVES, like="Ctrl-s"),
-    Action(_NEXT_FLEET, "f", "the next fleet, where there are several"),
-    Action("time_step(-10)", "left_square_bracket", "10 s back"),
-    Action("time_step(10)", "right_square_bracket", "10 s forward"),
-    Action("time_step(-60)", "left_curly_bracket", "one minute back"),
-    Action("time_step(60)", "right_curly_bracket", "one minute forward"),
-    Action("time_nudge(-1)", "comma", "one second back, and pause"),
-    Action("time_nudge(1)", "full_stop", "one second forward, and pause"),
-    Action("time_toggle", "space", "pause or resume"),
-    Action("time_rate(-1)", "less_than_sign", "slower"),
-    Action("time_rate(1)", "greater_than_sign", "faster"),
-    Action("time_alert(-1)", "left_parenthesis", "previous alert"),
-    Action("time_alert(1)", "right_parenthesis", "next alert"),
-    Action("time_mark(-1)", "ctrl+left", "previous alert, resolve or event"),
-    Action("time_mark(1)", "ctrl+right", "next alert, resolve or event"),
+    Action("quit", "quit-anywhere", "quit", is_first=True),
+    Action("snapshot", names=("export", "snapshot"), what=SAVES, like="snapshot"),
+    Action(_NEXT_FLEET, "next-fleet", "the next fleet, where there are several"),
+    Action("time_step(-10)", "back-10s", "10 s back"),
+    Action("time_step(10)", "forward-10s", "10 s forward"),
+    Action("time_step(-60)", "back-1m", "one minute back"),
+    Action("time_step(60)", "forward-1m", "one minute forward"),
+    Action("time_nudge(-1)", "back-1s", "one second back, and pause"),
+    Action("time_nudge(1)", "forward-1s", "one second forward, and pause"),
+    Action("time_toggle", "pause", "pause or resume"),
+    Action("time_rate(-1)", "slower", "slower"),
+    Action("time_rate(1)", "faster", "faster"),
+    Action("time_alert(-1)", "previous-alert", "previous alert"),
+    Action("time_alert(1)", "next-alert", "next alert"),
+    Action("time_mark(-1)", "previous-mark", "previous alert, resolve or event"),
+    Action("time_mark(1)", "next-mark", "next alert, resolve or event"),
     Action(
         "time_ask",
-        "at",
+        "go-to-time",
         "go to a time: 14:03, -5m, +30s",
         ("at",),
         "go to a time: 14:03, -5m",
@@ -758,17 +758,17 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "time_end",
-        "end",
+        "live",
         "from the past back to live, or to a file's end; else a list's last line",
         ("live",),
         "back to the present",
         lambda app, _text: app.action_time_end(),
         is_first=True,
     ),
-    Action("time_start", "ctrl+home", "start of the recording"),
-    Action("time_loop", "L", "toggle loop; in Jobs L sorts by lost"),
-    Action("time_save", "W", "save the recorded past as a file"),
-    Action("help", names=("help",), what="all keys", like="?"),
-    Action("quit", names=("quit", "q"), what="quit", like="q"),
+    Action("time_start", "start", "start of the recording"),
+    Action("time_loop", "loop", "toggle loop; a view's own key comes first"),
+    Action("time_save", "save-past", "save the recorded past as a file"),
+    Action("help", names=("help",), what="all keys", like="help"),
+    Action("quit", names=("quit", "q"), what="quit", like="quit"),
 )
 """Keys are in the order of the help, commands in the order of the prompt's list."""

@@ -12,21 +12,28 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.binding import BindingsMap
+from textual.widget import Widget
 from textual.widgets import Input
 
+from trnfleet.errors import ConfigError, nearest
+from trnfleet.text import plain
 from trnfleet.tui.app.actions import ACTIONS, ActionsApp
 from trnfleet.tui.app.commands import EVERYWHERE, TIME
 from trnfleet.tui.app.palette import Palette, PaletteSource
 from trnfleet.tui.bars.header import WORDS as HEADER_WORDS
 from trnfleet.tui.bars.status import WORDS as STATUS_WORDS
-from trnfleet.tui.help import HelpKey, HelpScreen, Section, sections, sign_section
+from trnfleet.tui.help import HelpKey, HelpScreen, Section, bindings_of, sections, sign_section
+from trnfleet.tui.keys import KEYS, bind, key_label, key_text, parsed
 from trnfleet.tui.playback.seek_bar import SIGNS
 from trnfleet.tui.view import ALERTS, FLEET
 from trnfleet.tui.views import VIEWS
 from trnfleet.tui.widgets.targets import Pressed, TargetKind
 
 if TYPE_CHECKING:
-    from textual.binding import BindingType
+    from collections.abc import Iterator, Mapping
+
+    from textual.binding import Binding, BindingType
 
 
 class FleetApp(ActionsApp):
@@ -56,7 +63,7 @@ class FleetApp(ActionsApp):
         A focused field is left first, so that it receives no keys.
         """
         if isinstance(self.focused, Input):
-            self.say("Ctrl-p: leave this field first, by Enter or Esc")
+            self.say(f"{key_label('palette')}: leave this field first, by Enter or Esc")
             return
         await self.make_views()
         self.push_screen(Palette(PaletteSource(self).candidates()))
@@ -85,3 +92,66 @@ class FleetApp(ActionsApp):
         if self.playback is not None:
             signs.append(sign_section("On the time bar", SIGNS))
         self.push_screen(HelpScreen([*here, *everywhere, *others, *signs]))
+
+
+def checked_keys(given: Mapping[str, tuple[str, object]]) -> dict[str, str]:
+    """Return the keys of settings files by the names of actions, as Textual spells them.
+
+    Args:
+        given: File and value by name.
+
+    Raises:
+        ConfigError: an unknown action or key, or a key that is not free.
+    """
+    keys: dict[str, str] = {}
+
+    def refuse(name: str, why: str) -> ConfigError:
+        file, value = given[name]
+        return ConfigError(f"{file}: [keys] {name} = {plain(repr(value), 60)}: {why}")
+
+    for name, (file, value) in given.items():
+        if name not in KEYS:
+            raise ConfigError(f"{file}: [keys] {name!r}: no such action: {nearest(name, KEYS)}")
+        try:
+            keys[name] = parsed(value)
+        except ConfigError as error:
+            raise refuse(name, str(error)) from None
+    used = {key for own in (KEYS | keys).values() for key in own.split(",")}
+    free = next(f"; F{number} is free" for number in range(2, 99) if f"f{number}" not in used)
+    typed = {"space", *BindingsMap(Input.BINDINGS).key_to_bindings}
+    everywhere = [*(action.binding for action in ACTIONS if action.key), bind("enter", "enter")]
+    for title, bindings in [("every view", []), *keys_of_views()]:
+        owners: dict[str, Binding] = {}
+        for binding in (*everywhere, *bindings):
+            name = binding.id or ""
+            shipped = binding.key.split(",")
+            for key in keys.get(name, binding.key).split(","):
+                if (
+                    binding.priority
+                    and key not in shipped
+                    and (len(key_text(key)) == 1 or key in typed)
+                ):
+                    raise refuse(name, f"{key_text(key)} is needed for typing{free}")
+                owner = owners.setdefault(key, binding)
+                is_new = key not in shipped or key not in owner.key.split(",")
+                if is_new and owner.id != name and owner.action != binding.action:
+                    new, old = (name, owner.id) if key not in shipped else (owner.id, name)
+                    whose = f"the key of {old} in {title}" if old in KEYS else "a fixed key"
+                    raise refuse(new or "", f"{key_text(key)} is {whose}{free}")
+    return keys
+
+
+def keys_of_views() -> Iterator[tuple[str, list[Binding]]]:
+    """Yield the title of each view with its keys, then those of its widgets."""
+    for entry in VIEWS:
+        view = entry.kind()
+        room = view.__module__.rpartition(".")[0]
+        kinds = [kind for kind in _kinds(Widget) if kind.__module__.startswith(f"{room}.")]
+        kinds.sort(key=lambda kind: not issubclass(kind, view))
+        yield entry.title, [binding for kind in kinds for binding in bindings_of(kind)]
+
+
+def _kinds(base: type[Widget]) -> Iterator[type[Widget]]:
+    yield base
+    for kind in base.__subclasses__():
+        yield from _kinds(kind)

@@ -19,6 +19,7 @@ from trnfleet.tui.bars.brokers import away_from, brokers_text
 from trnfleet.tui.bars.header import fleets_text, header
 from trnfleet.tui.bars.status import OwnProcess, banner, note_line, own_banner, status
 from trnfleet.tui.bars.tabs import TabCount, tabs_line
+from trnfleet.tui.keys import first_key, key_label
 from trnfleet.tui.playback.seek_bar import Seek, clock_text, thinned_text
 from trnfleet.tui.view import ALERTS, JOBS, RESERVATIONS
 from trnfleet.tui.views import TABS, ViewEntry
@@ -48,19 +49,19 @@ _FOLDERS = re.compile(r"(?<!\S)/\S*/")
 def past_hints(playback: Playback) -> Hints:
     """Return the keys of playback for the status line."""
     return (
-        ("?", "help"),
-        ("q", "quit"),
-        ("Space", _space(playback)),
-        ("[ ]", "10 s"),
-        ("End", "live" if playback.is_live_possible else "the end"),
-        ("( )", "alert"),
-        ("< >", "rate"),
-        ("@", "time"),
+        ("help", "help"),
+        ("quit", "quit"),
+        ("pause", _pause(playback)),
+        ("back-10s forward-10s", "10 s"),
+        ("live", "live" if playback.is_live_possible else "the end"),
+        ("previous-alert next-alert", "alert"),
+        ("slower faster", "rate"),
+        ("go-to-time", "time"),
     )
 
 
-def _space(playback: Playback) -> str:
-    """Return the action of the space bar.
+def _pause(playback: Playback) -> str:
+    """Return the action of the key that pauses.
 
     At the end of a file, it plays the file again.
     """
@@ -95,13 +96,15 @@ def past_banner(
     fires = _fires(before, now)
     if not is_connected:
         fires = [(f" {NO_CONNECTION} ", theme.BAR_DOWN), *fires]
+    live = f"{key_label('live')} = live "
+    target = ClickTarget(TargetKind.KEY, first_key("live"))
     for text in (
-        f" ◀ Viewing {when}{ago}. {f'{present}. ' if present else ''}End = live ",
-        f" ◀ Viewing {when}{ago}. End = live ",
-        f" ◀ {when}{ago}. End = live ",
-        f" ◀ {when}. End = live ",
+        f" ◀ Viewing {when}{ago}. {f'{present}. ' if present else ''}{live}",
+        f" ◀ Viewing {when}{ago}. {live}",
+        f" ◀ {when}{ago}. {live}",
+        f" ◀ {when}. {live}",
     ):
-        parts: Parts = [(text, linked(theme.BAR_PAST, ClickTarget(TargetKind.KEY, "end"))), *fires]
+        parts: Parts = [(text, linked(theme.BAR_PAST, target)), *fires]
         if width_of(parts) <= width:
             break
     return parts
@@ -170,12 +173,18 @@ def kept_text(
     return f"history {duration(playback.window_s, style)}{thinned}{charts}", False
 
 
-_HINTS: Hints = (("?", "help"), ("q", "quit"), ("Enter", "open"), ("Esc", "back"), ("A", "alerts"))
+_HINTS: Hints = (
+    ("help", "help"),
+    ("quit", "quit"),
+    ("enter", "open"),
+    ("escape", "back"),
+    ("alerts", "alerts"),
+)
 """Of every view; its own come after these."""
-_LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "go back / forward"), *_HINTS[4:])
+_LIVE_HINTS: Hints = (*_HINTS[:4], ("back-10s forward-10s", "go back / forward"), *_HINTS[4:])
 
 
-_FIELD_HINTS: Hints = (("Enter", "ok"), ("Esc", "cancel"))
+_FIELD_HINTS: Hints = (("enter", "ok"), ("escape", "cancel"))
 """While something is typed: other keys are characters then."""
 
 

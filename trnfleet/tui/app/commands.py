@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from textual.binding import Binding
 from textual.suggester import Suggester
 
 from trnfleet.errors import ConfigError, nearest
+from trnfleet.tui.keys import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from textual.binding import Binding
 
 EVERYWHERE = "Everywhere"
 TIME = "Time"
@@ -23,7 +25,7 @@ class Action(NamedTuple):
     name: str = ""
     """The method after `action_`, with its arguments, as Textual calls it."""
     key: str = ""
-    """Its key, by Textual's name."""
+    """Name of its key in `KEYS`, or a fixed key by Textual's name."""
     words: str = ""
     """What the key does."""
     names: tuple[str, ...] = ()
@@ -39,7 +41,7 @@ class Action(NamedTuple):
     needs: str = ""
     """The required argument in words. Empty if none is required."""
     like: str = ""
-    """Label of the key with the same effect, if it is a view's or another action's."""
+    """Name of the key with the same effect, if it is a view's or another action's."""
     is_of_fleet: bool = False
     """Whether `choices` are names in the fleet, possibly many thousands."""
     takes_several: bool = False
@@ -55,7 +57,7 @@ class Action(NamedTuple):
     @property
     def binding(self) -> Binding:
         """Return the key as Textual declares it."""
-        return Binding(self.key, self.name, self.words, priority=self.is_first)
+        return bind(self.key, self.name, self.words, priority=self.is_first)
 
     def typed(self, app: Any, text: str) -> object:
         """Run the command with its argument."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len
 from textual import events, on
-from textual.binding import Binding, BindingType
 from textual.command import Command, CommandInput, CommandList, CommandPalette, Hit
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -29,7 +28,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, has_id
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.help import key_text
+from trnfleet.tui.keys import bind, key_label, key_text
 from trnfleet.tui.state.chip_table import ChipTable
 from trnfleet.tui.views import VIEWS
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from textual.app import ComposeResult
+    from textual.binding import Binding, BindingType
 
     from trnfleet.domain.layout import Node
     from trnfleet.monitor.alerting.store import AlertWithStatus
@@ -180,8 +180,8 @@ class PaletteSource:
         """Command names by the keys with the same effect."""
         self._commands = app.commands.all
         for command in self._commands:
-            label = command.like or key_text(command.key)
-            self._same[label] = (*self._same.get(label, ()), *command.names)
+            key = key_label(command.like or command.key)
+            self._same[key] = (*self._same.get(key, ()), *command.names)
 
     def candidates(self) -> Candidates:
         """Return them, as of now."""
@@ -331,9 +331,9 @@ class Palette(CommandPalette):
     """The palette over whatever was on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+p", "escape", "", show=False),
-        Binding("tab", "cursor_down", "", show=False),
-        Binding("shift+tab", "command_list('cursor_up')", "", show=False),
+        bind("palette", "escape", "", show=False),
+        bind("tab", "cursor_down", "", show=False),
+        bind("shift+tab", "command_list('cursor_up')", "", show=False),
     ]
     DEFAULT_CSS = """
     Palette { align: center top; color: $fg; background: $bg 60%; }

@@ -6,7 +6,6 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from trnfleet.domain.address import LEVEL_NAMES, Level, level_of
@@ -23,6 +22,7 @@ from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.hierarchy.columns import NAMES, Sorting
 from trnfleet.tui.hierarchy.index import Flat, TreeRow, find_node
 from trnfleet.tui.hierarchy.rows import rows_table
+from trnfleet.tui.keys import bind, key_label
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, FIELD_OF, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.view import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from trnfleet.tui.snapshots.table import ExportTable, Value
     from trnfleet.tui.view import View
@@ -177,8 +178,11 @@ class CompareScreen(ModalScreen[None]):
     """The comparison over the view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,c,enter,q", "dismiss", show=False),
-        Binding("ctrl+s", "app.snapshot", show=False),
+        *(
+            bind(key, "dismiss", show=False)
+            for key in ("escape", "enter", "compare", "quit", "quit-anywhere")
+        ),
+        bind("snapshot", "app.snapshot", show=False),
     ]
     DEFAULT_CSS = """
     CompareScreen { align: center middle; background: $bg 60%; }
@@ -310,7 +314,7 @@ class RowActions(TimeKeys):
             self._marked = None
             self.say("no longer marked" if mark == before else "nothing to compare here")
         elif before is None or before[:2] != mark[:2]:
-            self.say(f"marked {mark.name}: c on another row compares the two")
+            self.say(f"marked {mark.name}: {key_label('compare')} on another row compares the two")
         else:
             self._marked = None
             self._compare(before, mark)
@@ -354,7 +358,7 @@ class RowActions(TimeKeys):
         self.say(
             f"copied {text} (if the terminal allows OSC 52)"
             if text
-            else "no row here; y copies the address"
+            else f"no row here; {key_label('copy-address')} copies the address"
         )
 
     def job_names(self) -> Iterable[str]:

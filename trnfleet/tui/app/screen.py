@@ -32,6 +32,8 @@ from trnfleet.tui.app.input import InputDropped
 from trnfleet.tui.app.terminal import TerminalApp, cause_of
 from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.charts.history import FROM_S
+from trnfleet.tui.keys import key_label
+from trnfleet.tui.keys import use as use_keys
 from trnfleet.tui.notifications import AlertNotice, AlertWatch
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.state.context import UiContext, WatchedFleet
@@ -43,7 +45,7 @@ from trnfleet.tui.widgets.line_view import LineView
 from trnfleet.tui.widgets.prompt import AskLine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 
     from textual.app import App, ComposeResult
 
@@ -235,6 +237,7 @@ class FleetScreen(TerminalApp):
         theme_name: str | None = None,
         ascii_only: bool = False,
         is_first_run: bool = False,
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         """Make the app for a monitor.
 
@@ -256,8 +259,10 @@ class FleetScreen(TerminalApp):
             theme_name: One of `theme.NAMES`; None to choose by the terminal.
             ascii_only: Whether the terminal gets ASCII only.
             is_first_run: Whether the tour is shown.
+            keys: Keys by the names of actions, in place of the shipped ones; None for none.
         """
         super().__init__()
+        self.set_keymap(use_keys(keys or {}))
         self.take_theme(theme_name, ascii_only=ascii_only)
         first = WatchedFleet(monitor, playback, operator, history, leases).context(clock)
         for fleet in others:
@@ -376,7 +381,8 @@ class FleetScreen(TerminalApp):
             context.monitor.on_pass.append(self._passed.set)
             await self.screen_stack[0].mount(pages.actions, before=self._bars.status)
             context.frame.refresh()
-            self.tell(f"fleet {plain(pages.name, 64)} has come: f goes to the next fleet")
+            key = key_label("next-fleet")
+            self.tell(f"fleet {plain(pages.name, 64)} has come: {key} goes to the next fleet")
         self._news = None
         self._write_bars()
         self._write_crumbs()

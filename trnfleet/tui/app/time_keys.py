@@ -19,6 +19,7 @@ from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import TrnfleetError
 from trnfleet.text import plain
 from trnfleet.tui.app.screen import FleetScreen
+from trnfleet.tui.keys import key_label
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.playback.time_input import UNDERSTOOD, parse_time
 from trnfleet.tui.view import View
@@ -89,7 +90,7 @@ class TimeKeys(FleetScreen):
         if playback is None:
             return
         if not playback.shows_past:
-            self.say("live has no rate; [ goes back 10 s")
+            self.say(f"live has no rate; {key_label('back-10s')} goes back 10 s")
             return
         if direction < 0:
             playback.slower()
@@ -144,7 +145,9 @@ class TimeKeys(FleetScreen):
     def action_time_ask(self) -> None:
         """Prompt for a time."""
         if self._playback_or_note() is not None:
-            self.ask_line.ask("go to", self._answer_time, hint=UNDERSTOOD, key="@")
+            self.ask_line.ask(
+                "go to", self._answer_time, hint=UNDERSTOOD, key=key_label("go-to-time")
+            )
 
     def action_time_save(self) -> None:
         """Prompt for the name of a file to save the recorded past to."""
@@ -256,7 +259,8 @@ class TimeKeys(FleetScreen):
         playback.seek(place_ns + round(AFTER_S * NS_PER_S))
         playback.pause()
         self._show_request()
-        self.say("paused where it has just happened; Space plays on, [ goes back 10 s")
+        keys = f"{key_label('pause')} plays on, {key_label('back-10s')} goes back 10 s"
+        self.say(f"paused where it has just happened; {keys}")
 
     def _show_request(self) -> None:
         """Render a request, and the playback's note on it instead of any other."""

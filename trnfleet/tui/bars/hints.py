@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.tui.help import key_of
+from trnfleet.tui.keys import first_key, key_label
 from trnfleet.tui.widgets.cells import Parts, width_of
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 Hints = tuple[tuple[str, str], ...]
-"""Keys and their functions, the most important first. Several keys of one hint are separated by a
-space."""
+"""Names of keys and their functions, the most important first. Several keys of one hint are
+separated by a space."""
 
 
 def hint_parts(hints: Hints, room: int, key_style: Style, style: Style) -> Parts:
@@ -31,16 +31,12 @@ def hint_parts(hints: Hints, room: int, key_style: Style, style: Style) -> Parts
     parts: Parts = []
     for keys, what in hints:
         more: Parts = []
-        for number, key in enumerate(keys.split(" ")):
-            target = ClickTarget(TargetKind.KEY, key_of(key))
+        for number, name in enumerate(keys.split(" ")):
+            target = ClickTarget(TargetKind.KEY, first_key(name))
             more.append((" " * bool(number), style))
-            more.append((key, linked(key_style, target)))
-        more.append(
-            (
-                f" {what}  ",
-                linked(style, ClickTarget(TargetKind.KEY, key_of(keys.partition(" ")[0]))),
-            )
-        )
+            more.append((key_label(name), linked(key_style, target)))
+        first = ClickTarget(TargetKind.KEY, first_key(keys.partition(" ")[0]))
+        more.append((f" {what}  ", linked(style, first)))
         if width_of(parts) + width_of(more) > room:
             break
         parts += more

@@ -17,9 +17,9 @@ TOUR_S = 60.0
 TOUR_KEYS = 3
 """Number of keys after which the tour ends, because the user has begun."""
 _KEYS: Hints = (
-    ("w Enter", "open a problem"),
-    ("m", "what the map shows"),
-    ("?", "all keys"),
+    ("next-pane enter", "open a problem"),
+    ("next-metric", "what the map shows"),
+    ("help", "all keys"),
     ("1-9", "views"),
 )
 

@@ -18,6 +18,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.charts import axes, plot
 from trnfleet.tui.charts.axes import ChartMark, Limit, Times, ValueAxis
 from trnfleet.tui.charts.stack import EIGHTHS, Layer, stack
+from trnfleet.tui.keys import first_key
 from trnfleet.tui.widgets.cells import FixedParts, Parts, fit, width_of
 from trnfleet.tui.widgets.targets import ClickTarget, TargetKind, linked
 
@@ -205,7 +206,7 @@ def head(title: Parts, note: str, width: int) -> FixedParts:
         note = ""
         room = width - used
     rule = " " + "─" * max(0, room - (2 if note else 1)) + (" " if note else "")
-    longer = ClickTarget(TargetKind.KEY, "v")
+    longer = ClickTarget(TargetKind.KEY, first_key("longer-charts"))
     return (
         *title,
         (rule, linked(theme.RULE, longer)),

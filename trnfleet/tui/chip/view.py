@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from rich.segment import Segment
-from textual.binding import Binding
 from textual.strip import Strip
 
 from trnfleet.clock import format_rfc3339
@@ -23,6 +22,7 @@ from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.reading import ChipFacts, CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
+from trnfleet.tui.keys import bind
 from trnfleet.tui.snapshots.table import ExportTable, Value
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
@@ -79,13 +79,11 @@ class ChipView(FilteredView):
     """One chip."""
 
     BINDINGS: ClassVar = [
-        Binding("right,n", "step(1)", "Next chip"),
-        Binding("left,N", "step(-1)", "Previous chip"),
-        Binding("down,j", "scroll(1)", "Down", show=False),
-        Binding("up,k", "scroll(-1)", "Up", show=False),
-        *filter_keys(
-            "Filter the chips that ← → go through, or find a part: power>450 & job=name, hbm"
-        ),
+        bind("next-chip", "step(1)", "Next chip"),
+        bind("previous-chip", "step(-1)", "Previous chip"),
+        bind("down", "scroll(1)", "Down", show=False),
+        bind("up", "scroll(-1)", "Up", show=False),
+        *filter_keys("Filter the chips to step through, or find a part: power>450 & job=name, hbm"),
     ]
 
     def __init__(self, context: UiContext) -> None:

@@ -10,8 +10,6 @@ import bisect
 import operator
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.binding import Binding, BindingType
-
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.address import NO_NAMES, Names
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
@@ -22,6 +20,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.format.alerts import event_address
+from trnfleet.tui.keys import bind
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import Parts, fit
 from trnfleet.tui.widgets.cursor_list import CursorList
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.style import Style
+    from textual.binding import BindingType
 
     from trnfleet.monitor.alerting.events import AlertEvents
     from trnfleet.monitor.store.events import Event, Events
@@ -163,7 +163,7 @@ class EventList(CursorList["Event"]):
     HELP_TITLE = "Events"
     IS_FEED = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "go to the event's cause or place, or its job's"),
+        bind("enter", "enter", "go to the event's cause or place, or its job's"),
     ]
 
     def __init__(

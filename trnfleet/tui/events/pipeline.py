@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain.alerts.alert import common_place
 from trnfleet.domain.filters.columns import Column, Columns, Kind
@@ -20,6 +19,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.pipeline.publishers import WORDS, PublisherTable, State
 from trnfleet.text import LONGEST, plain
 from trnfleet.tui import theme
+from trnfleet.tui.keys import bind
 from trnfleet.tui.view import HIERARCHY, View
 from trnfleet.tui.widgets.cells import Parts, TextColumn, beside, fit, right
 from trnfleet.tui.widgets.cursor_list import CursorList, RowList
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from rich.style import Style
+    from textual.binding import BindingType
 
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.pipeline.brokers import BrokerHealth
@@ -267,7 +268,7 @@ class PublisherList(CursorList[str]):
 
     HELP_TITLE = "Publishers"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "go to the chips that it publishes"),
+        bind("enter", "enter", "go to the chips that it publishes"),
     ]
 
     def __init__(self, monitor: FleetState) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on
-from textual.binding import Binding
 from textual.containers import Container
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -40,6 +39,7 @@ from trnfleet.tui.events.pipeline import (
 from trnfleet.tui.events.rates import EventRates, EventSpace
 from trnfleet.tui.format.alerts import age_text, condition_words, handling_texts, time_text
 from trnfleet.tui.format.alerts import severity_text as alert_severity_text
+from trnfleet.tui.keys import bind, key_label
 from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.subjects import Subject, of_alerts, of_job
 from trnfleet.tui.view import (
@@ -127,7 +127,7 @@ def event_facts(event: Event, opens: str, snapshot: AlertSnapshot) -> list[Fact]
         if opens
         else "Enter leads nowhere: it is about the fleet"
     )
-    return [*facts, Fact("keys", f"{keys}; o goes to its moment", theme.QUIET)]
+    return [*facts, Fact("keys", f"{keys}; {key_label('moment')} goes to its moment", theme.QUIET)]
 
 
 def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int) -> list[Fact]:
@@ -296,8 +296,8 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
     """
     BINDINGS: ClassVar = [
         *tab_keys(", ".join(TABS)),
-        Binding("s", "sort", f"sort publishers: {', '.join(SORTS)}"),
-        Binding("o", "moment", "pause where it has just happened"),
+        bind("sort", "sort", f"sort publishers: {', '.join(SORTS)}"),
+        bind("moment", "moment", "pause where it has just happened"),
         *filter_keys(
             "filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text;"
             " publishers: state=silent, lost>0, lag>1s; brokers: state=away, shed>0"

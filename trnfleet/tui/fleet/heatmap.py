@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.strip import Strip
 
@@ -55,6 +54,7 @@ from trnfleet.tui.fleet.heatmap_style import (
     scale_legend,
     tiles_in,
 )
+from trnfleet.tui.keys import bind
 from trnfleet.tui.metric_display import HEAT_MAP, ramp_of
 from trnfleet.tui.theme import RAMP_STEPS, Tile
 from trnfleet.tui.theme.palettes import LOAD_STEPS as LOADS
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.style import Style
     from textual import events
+    from textual.binding import BindingType
 
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.fleet.heatmap_style import Span
@@ -152,17 +153,17 @@ class HeatMap(LineView):
 
     HELP_TITLE = "Fleet: heat map"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "move(-1, 0)", "left"),
-        Binding("right,l", "move(1, 0)", "right"),
-        Binding("up,k", "move(0, -1)", "up"),
-        Binding("down,j", "move(0, 1)", "down"),
-        Binding("enter", "enter", "open, or zoom in"),
-        Binding("plus,equals_sign", "zoom(-1)", "zoom in"),
-        Binding("underscore", "zoom(1)", "zoom out"),
-        Binding("0", "fit", "show the whole fleet"),
-        Binding("m", "field(1)", "next metric"),
-        Binding("M", "field(-1)", "previous metric"),
-        Binding("F", "full_scale", "full range / busy range"),
+        bind("left", "move(-1, 0)", "left"),
+        bind("right", "move(1, 0)", "right"),
+        bind("up", "move(0, -1)", "up"),
+        bind("down", "move(0, 1)", "down"),
+        bind("enter", "enter", "open, or zoom in"),
+        bind("zoom-in", "zoom(-1)", "zoom in"),
+        bind("zoom-out", "zoom(1)", "zoom out"),
+        bind("whole-fleet", "fit", "show the whole fleet"),
+        bind("next-metric", "field(1)", "next metric"),
+        bind("previous-metric", "field(-1)", "previous metric"),
+        bind("full-range", "full_scale", "full range / busy range"),
     ]
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain.quantities import bare, counted, signed_percent, with_unit
 from trnfleet.domain.severity import Severity
@@ -26,6 +25,7 @@ from trnfleet.tui.format.jobs import (
     place_of,
     problem_of,
 )
+from trnfleet.tui.keys import bind
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.cursor_list import R, RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
+    from textual.binding import BindingType
 
     from trnfleet.monitor.store.jobs import ClaimedFigures
     from trnfleet.tui.state.context import UiContext
@@ -110,7 +111,7 @@ class FleetList(RowList[str, R]):
 
     HELP_TITLE = "Fleet: problems and jobs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "Go to the cause, or to a job's place"),
+        bind("enter", "enter", "Go to the cause, or to a job's place"),
     ]
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name

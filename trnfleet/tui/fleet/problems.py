@@ -16,6 +16,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.fleet.filtering import FleetFilter
 from trnfleet.tui.fleet.jobs import FleetList
 from trnfleet.tui.format.problems import place_in
+from trnfleet.tui.keys import key_label
 from trnfleet.tui.snapshots.table import ExportTable
 from trnfleet.tui.view import ALERTS, TOPOLOGY, View
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
@@ -56,7 +57,8 @@ def title(problems: Problems, room: int, *, shows_silenced: bool, incomplete: st
     silenced = len(problems.silenced)
     pending = len(problems.pending)
     if silenced:
-        words.append(f"{count(silenced)} silenced {'shown' if shows_silenced else '(S)'}")
+        key = f"({key_label('silenced')})"
+        words.append(f"{count(silenced)} silenced {'shown' if shows_silenced else key}")
     if pending:
         words.append(f"{count(pending)} pending")
     while len(words) > 1 and len("  ".join(words)) > room:
@@ -173,7 +175,8 @@ class ProblemList(FleetList["Problem"]):
         lines = [(f" {texts.none_text(self.monitor.incomplete)}", theme.QUIET)]
         silenced = len(self.problems.silenced)
         if silenced:
-            lines.append((f" {count(silenced)} silenced: S shows them", theme.QUIET))
+            key = key_label("silenced")
+            lines.append((f" {count(silenced)} silenced: {key} shows them", theme.QUIET))
         return lines
 
     def row_lines(self, rows: range, width: int) -> list[Line]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from textual import on
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from trnfleet.clock import format_rfc3339
@@ -54,6 +53,7 @@ from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.problems import ProblemList, problem_table, title
 from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.format.alerts import event_address, tally_text, worst_of
+from trnfleet.tui.keys import bind
 from trnfleet.tui.metric_display import FLEET_CHARTS, SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.subjects import Subject, of_alerts, of_job
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.filters.columns import Columns
@@ -364,8 +365,8 @@ class FleetView(FilteredView):
     """The first thing the eye meets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w,tab", "switch", "Next pane"),
-        Binding("S", "silenced", "Show or hide silenced problems"),
+        bind("next-pane", "switch", "Next pane"),
+        bind("silenced", "silenced", "Show or hide silenced problems"),
         *filter_keys(
             "Filter map and problems: part of an address, power>450 & job=name, sev>=warning"
         ),

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
@@ -32,6 +31,7 @@ from trnfleet.tui.hierarchy.index import (
     row_key,
 )
 from trnfleet.tui.hierarchy.rows import FleetTreeRows, triangle_at
+from trnfleet.tui.keys import bind
 from trnfleet.tui.metric_display import TREE
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.leases import open_chips
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from textual import events
+    from textual.binding import BindingType
 
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
@@ -60,13 +61,13 @@ class TreeTable(CursorList[str]):
     """The rows of the tree; the key of a row is its address."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "open", "Expand", show=False),
-        Binding("left,h", "close", "Collapse", show=False),
-        Binding("enter", "enter", "Open; the chip's own view on a chip"),
-        Binding("x", "all", "Open or close everything below"),
-        Binding("asterisk", "level", "Open one more level of everything below", show=False),
-        Binding("s", "sort(1)", "Sort by next column"),
-        Binding("S", "reverse", "Reverse the sort"),
+        bind("right", "open", "Expand", show=False),
+        bind("left", "close", "Collapse", show=False),
+        bind("enter", "enter", "Open; the chip's own view on a chip"),
+        bind("open-all", "all", "Open or close everything below"),
+        bind("open-level", "level", "Open one more level of everything below", show=False),
+        bind("sort", "sort(1)", "Sort by next column"),
+        bind("reverse-sort", "reverse", "Reverse the sort"),
     ]
 
     def __init__(self, context: UiContext, descriptions: Descriptions) -> None:

@@ -58,15 +58,15 @@ class HierarchyView(FilteredView):
         *filter_keys(
             "filter: part of an address or job, power>450 & job=name, sev>=warning, !text"
         ),
-        sort_key("N", columns.NAME),
-        sort_key("O", columns.STATE, "state: offline and stale first"),
-        sort_key("U", "nc_util_pct", "NC util; again: the other way round"),
-        sort_key("B", "hbm_bw_util_pct", "HBM bandwidth"),
-        sort_key("K", "link_tx_bytes_per_s", "link traffic"),
-        sort_key("P", "power_w", "power"),
-        sort_key("T", "temperature_c", "temperature: of more than one chip the highest"),
-        sort_key("R", "throttle_pct", "throttling"),
-        sort_key("M", "mfu_pct", "MFU"),
+        sort_key(columns.NAME),
+        sort_key(columns.STATE, "state: offline and stale first"),
+        sort_key("nc_util_pct", "NC util; again: the other way round", "nc-util"),
+        sort_key("hbm_bw_util_pct", "HBM bandwidth", "hbm-bw"),
+        sort_key("link_tx_bytes_per_s", "link traffic", "links"),
+        sort_key("power_w", "power", "power"),
+        sort_key("temperature_c", "temperature: of more than one chip the highest", "temperature"),
+        sort_key("throttle_pct", "throttling", "throttling"),
+        sort_key("mfu_pct", "MFU", "mfu"),
     ]
 
     def __init__(self, context: UiContext) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.filters.language import Filter, hint
@@ -34,6 +33,7 @@ from trnfleet.tui.jobs.table import (
     at_least,
     legend_items,
 )
+from trnfleet.tui.keys import bind, key_label
 from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.subjects import Subject, of_job
 from trnfleet.tui.view import CHARTS_FROM, FilteredView, View, filter_keys, sort_key
@@ -45,6 +45,7 @@ from trnfleet.tui.widgets.targets import ClickTarget, Pressed, TargetKind
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.tui.state.context import UiContext
@@ -68,12 +69,12 @@ class JobsView(FilteredView):
     JobsView.-alone JobDetails { display: block; height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t,tab", "details", "the job's details alone, and back"),
-        Binding("enter", "cause", "go to the cause of the job's loss, or to its place"),
-        Binding("dollar_sign", "unit", "hours or money"),
-        Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
+        bind("job-details", "details", "the job's details alone, and back"),
+        bind("enter", "cause", "go to the cause of the job's loss, or to its place"),
+        bind("money", "unit", "hours or money"),
+        bind("sort", "sort", f"sort: {', '.join(SORTS)}"),
         *filter_keys("filter: part of anything, lost>10, goodput<80, kind=training, !text"),
-        *map(sort_key, "LUCN", SORTS),
+        *map(sort_key, SORTS),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -353,5 +354,10 @@ class JobsView(FilteredView):
                 (f"{table.matching:,} found ", theme.QUIET),
             ]
         if table.matching > MOST_ROWS:
-            right = [(f"first {MOST_ROWS} of {table.matching:,}, / finds others ", theme.QUIET)]
+            right = [
+                (
+                    f"first {MOST_ROWS} of {table.matching:,}, {key_label('filter')} finds others ",
+                    theme.QUIET,
+                )
+            ]
         return justified(parts, right, width, theme.BASE)

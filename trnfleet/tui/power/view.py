@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from textual import on
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain.filters.columns import parse_number
 from trnfleet.domain.filters.language import Filter, hint
@@ -67,6 +66,7 @@ from trnfleet.tui.format.power import (
     row_parts,
     sums,
 )
+from trnfleet.tui.keys import bind
 from trnfleet.tui.snapshots.table import MOST_ROWS, ExportTable, titled
 from trnfleet.tui.state.subjects import Subject, of_group
 from trnfleet.tui.view import HIERARCHY, FilteredView, View, filter_keys, sort_key
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.style import Style
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.tui.state.context import UiContext
@@ -170,8 +171,8 @@ class PowerList(RowList[str, int]):
 
     HELP_TITLE = "Power"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "open it in Hierarchy, or its reservation"),
-        Binding("g", "group", f"group: {', '.join(GROUPS)}"),
+        bind("enter", "enter", "open it in Hierarchy, or its reservation"),
+        bind("group", "group", f"group: {', '.join(GROUPS)}"),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -442,9 +443,9 @@ class PowerView(FilteredView):
     PowerPanel { height: 1fr; overflow: hidden; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
+        bind("sort", "sort", f"sort: {', '.join(SORTS)}"),
         *filter_keys("filter: part of a place or job, headroom<2kW & temp>70, used>90, !text"),
-        *map(sort_key, "HPTEN", SORTS),
+        *map(sort_key, SORTS),
     ]
 
     def __init__(self, context: UiContext) -> None:

@@ -9,7 +9,6 @@ import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain.filters.columns import Column, Columns, Kind
 from trnfleet.domain.filters.language import EVERYTHING
@@ -25,6 +24,7 @@ from trnfleet.tui.format.reservations import (
     what_text,
 )
 from trnfleet.tui.format.reservations import row as parts_of
+from trnfleet.tui.keys import bind
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import Parts, fit
 from trnfleet.tui.widgets.cursor_list import RowList
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
+    from textual.binding import BindingType
 
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.state.context import UiContext
@@ -101,7 +102,7 @@ class ReservationTable(RowList[str, "Reservation"]):
 
     HELP_TITLE = "Reservations"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "highlight its part of the fleet in every view"),
+        bind("enter", "enter", "highlight its part of the fleet in every view"),
     ]
 
     def __init__(self, context: UiContext) -> None:

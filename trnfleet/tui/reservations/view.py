@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain.filters.language import Filter, hint
 from trnfleet.domain.quantities import counted
 from trnfleet.tui import theme
 from trnfleet.tui.charts.place import LEAST_ROWS, ChartedPlace, PlaceCharts
 from trnfleet.tui.format.reservations import head
+from trnfleet.tui.keys import bind
 from trnfleet.tui.reservations import timeline
 from trnfleet.tui.reservations.details import ReservationDetails, alerts_of, foot, summary
 from trnfleet.tui.reservations.table import (
@@ -37,6 +37,7 @@ from trnfleet.tui.widgets.focus import focus_on
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.tui.state.context import UiContext
@@ -57,16 +58,16 @@ class ReservationsView(FilteredView):
     ReservationDetails { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "pan(-1)", "timeline: into the past"),
-        Binding("right,l", "pan(1)", "timeline: into the future"),
-        Binding("n", "now", "timeline: back to now"),
-        Binding("plus,equals_sign", "zoom(-1)", "timeline: zoom in"),
-        Binding("underscore", "zoom(1)", "timeline: zoom out"),
-        Binding("s", "sort", f"sort: {', '.join(SORTS)}"),
+        bind("left", "pan(-1)", "timeline: into the past"),
+        bind("right", "pan(1)", "timeline: into the future"),
+        bind("now", "now", "timeline: back to now"),
+        bind("zoom-in", "zoom(-1)", "timeline: zoom in"),
+        bind("zoom-out", "zoom(1)", "timeline: zoom out"),
+        bind("sort", "sort", f"sort: {', '.join(SORTS)}"),
         *filter_keys(
             "filter: part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text"
         ),
-        *map(sort_key, "NCUI", SORTS),
+        *map(sort_key, SORTS),
     ]
 
     def __init__(self, context: UiContext) -> None:

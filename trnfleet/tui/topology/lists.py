@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.binding import Binding, BindingType
-
 from trnfleet.domain.address import Level
 from trnfleet.domain.filters.columns import Column, Columns, Kind
 from trnfleet.domain.filters.language import EVERYTHING
@@ -18,6 +16,7 @@ from trnfleet.monitor.topology import LinkCounts, LinkState
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import in_room
+from trnfleet.tui.keys import bind
 from trnfleet.tui.topology.reading import LinkRow, TopologyReading
 from trnfleet.tui.topology.torus import link_glyph, link_style, rate_text
 from trnfleet.tui.widgets.cells import Parts, fit, right, width_of
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
+    from textual.binding import BindingType
 
     from trnfleet.monitor.topology import FleetLinks
 
@@ -55,9 +55,7 @@ class LinkList(RowList[int, LinkRow]):
     """The links of an UltraServer or instance, one a line."""
 
     HELP_TITLE = "Links"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "open the link's first chip")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bind("enter", "enter", "open the link's first chip")]
 
     def __init__(self, reading: TopologyReading) -> None:
         super().__init__()
@@ -184,7 +182,7 @@ class DomainList(RowList[str, DomainRow]):
     """UltraServers and standalone instances, the worst first."""
 
     HELP_TITLE = "UltraServers and instances"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "enter", "open its links")]
+    BINDINGS: ClassVar[list[BindingType]] = [bind("enter", "enter", "open its links")]
 
     def __init__(self, reading: TopologyReading) -> None:
         super().__init__()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from textual import on
-from textual.binding import Binding, BindingType
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.filters.language import Filter, hint
@@ -23,6 +22,7 @@ from trnfleet.monitor.topology import LinkState
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.charts.place import ChartedPlace, PlaceCharts
+from trnfleet.tui.keys import bind, key_label
 from trnfleet.tui.snapshots.table import ExportTable, table_of
 from trnfleet.tui.state.leases import why_no_chips
 from trnfleet.tui.state.subjects import Subject, of_place
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.tui.state.context import UiContext
@@ -100,19 +101,17 @@ class TopologyView(FilteredView):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *tab_keys(", ".join(TABS)),
-        Binding(
-            "left,h", "go('left')", "along the link to the left; at the edge to the other side"
-        ),
-        Binding("right,l", "go('right')", "along the link to the right"),
-        Binding("up,k", "go('up')", "along the link up"),
-        Binding("down,j", "go('down')", "along the link down"),
-        Binding("enter", "enter", "open the chip"),
-        Binding("b", "other_end", "the other end of the link"),
-        Binding("m", "colour", f"colour: {', '.join(COLOURS)}"),
-        Binding("n", "instance(1)", "next instance"),
-        Binding("N", "instance(-1)", "previous instance"),
-        Binding("underscore", "fleet", "UltraServers and instances of the fleet"),
-        Binding("s", "sort", f"sort links: {', '.join(SORTS)}"),
+        bind("left", "go('left')", "along the link to the left; at the edge to the other side"),
+        bind("right", "go('right')", "along the link to the right"),
+        bind("up", "go('up')", "along the link up"),
+        bind("down", "go('down')", "along the link down"),
+        bind("enter", "enter", "open the chip"),
+        bind("other-end", "other_end", "the other end of the link"),
+        bind("colour", "colour", f"colour: {', '.join(COLOURS)}"),
+        bind("next-instance", "instance(1)", "next instance"),
+        bind("previous-instance", "instance(-1)", "previous instance"),
+        bind("fleet-links", "fleet", "UltraServers and instances of the fleet"),
+        bind("sort", "sort", f"sort links: {', '.join(SORTS)}"),
         *filter_keys("filter: part of anything, job=name, !text; of links share<90, state=slow"),
     ]
 
@@ -406,7 +405,9 @@ class TopologyView(FilteredView):
         name = self.reading.instance_name(instance)
         whose = "links"
         if len(members) > 1:
-            name += f"  {instance - members.start + 1}/{len(members)} (n)"
+            name += (
+                f"  {instance - members.start + 1}/{len(members)} ({key_label('next-instance')})"
+            )
             whose = f"links of {plain(group, 40)}"
         knows = self.reading.knows_traffic(instance)
         told = "" if knows else "  traffic not known on this host"
@@ -414,7 +415,7 @@ class TopologyView(FilteredView):
         right = [
             (text, theme.HEAD_ACCENT if style == theme.LINK else theme.HEAD) for text, style in tabs
         ]
-        colour: Parts = [(f"colour: {self.colour} (m) ", theme.HEAD)]
+        colour: Parts = [(f"colour: {self.colour} ({key_label('colour')}) ", theme.HEAD)]
 
         def head(width: int) -> list[Parts]:
             forms = [

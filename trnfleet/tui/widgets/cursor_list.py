@@ -11,10 +11,10 @@ import sys
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from trnfleet.tui import theme
+from trnfleet.tui.keys import bind
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
     from textual import events
+    from textual.binding import BindingType
 
     from trnfleet.tui.widgets.cells import Parts
 
@@ -38,12 +39,12 @@ class CursorList(LineView, Generic[K]):
 
     DEFAULT_CSS = "CursorList { height: 1fr; overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "previous line"),
-        Binding("down,j", "move(1)", "next line"),
-        Binding("pageup", "page(-1)", "page up"),
-        Binding("pagedown", "page(1)", "page down"),
-        Binding("home,g", f"move({-LAST})", "first line"),
-        Binding("end,G", f"move({LAST})", "last line (End in the past: back to live)"),
+        bind("up", "move(-1)", "previous line"),
+        bind("down", "move(1)", "next line"),
+        bind("page-up", "page(-1)", "page up"),
+        bind("page-down", "page(1)", "page down"),
+        bind("first", f"move({-LAST})", "first line"),
+        bind("last", f"move({LAST})", "last line"),
     ]
     IS_FEED: ClassVar[bool] = False
     """Whether new rows come in at the top, as in a feed.

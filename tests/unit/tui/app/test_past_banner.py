@@ -45,9 +45,9 @@ def test_the_space_bar_plays_a_file_once_more_at_its_end() -> None:
     playback = FakePlayback(Feed(standalone(1)).monitor, is_file=True)
     said = []
     for _ in range(2):
-        said.append(dict(past_hints(playback))["Space"])
+        said.append(dict(past_hints(playback))["pause"])
         playback.toggle()
-        said.append(dict(past_hints(playback))["Space"])
+        said.append(dict(past_hints(playback))["pause"])
         playback.go_live_or_end()
     assert said == ["pause", "resume", "play again", "pause"]
 
