@@ -24,6 +24,7 @@ from trnfleet.tui.app.palette import NOTHING, Palette
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen
 from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.power.view import PowerView
 from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:
@@ -182,6 +183,18 @@ async def test_names_of_the_fleet_lead_there() -> None:
         )
         await pilot.press("escape")
         assert (await opened(pilot, "nothing-of-the-kind")) == [NOTHING]
+
+
+async def test_a_rack_leads_to_its_row_in_power() -> None:
+    async with running(fleet_app(fed()), size=(120, 40)) as pilot:
+        shown = await opened(pilot, "rack-b")
+        assert words(shown[1]) == "rack uc1/us-0002/rack-b a rack in Power"
+        assert len(shown) == 2
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        page = pilot.app.page
+        assert isinstance(page, PowerView)
+        assert [*map(page.list.name_of, page.list.rows)] == ["us-0002/rack-b"]
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])

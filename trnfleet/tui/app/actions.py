@@ -610,6 +610,14 @@ ACTIONS: tuple[Action, ...] = (
         is_of_fleet=True,
     ),
     Action(
+        names=("rack",),
+        what="a rack in Power",
+        run=ActionsApp.go_to_rack,
+        choices=ActionsApp.rack_names,
+        needs="its place",
+        is_of_fleet=True,
+    ),
+    Action(
         names=("reservation", "block"),
         what="a reservation",
         run=ActionsApp.go_to_reservation,

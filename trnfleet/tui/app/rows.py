@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual.screen import ModalScreen
 
 from trnfleet.domain.address import LEVEL_NAMES, Level, level_of
-from trnfleet.domain.filters.language import parse
+from trnfleet.domain.filters.language import parse, quoted
 from trnfleet.domain.quantities import with_unit
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.power_groups import RACKS
+from trnfleet.monitor.power_groups import RACKS, racks_of
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -236,6 +236,15 @@ class RowActions(TimeKeys):
                 self.filter_view(query)
         else:
             self._list_flat(FLAT_LISTS[what], query)
+
+    def rack_names(self) -> list[str]:
+        """Return the places of racks that are not an instance or UltraServer."""
+        layout = self.monitor.store.layout
+        return [place for place in racks_of(layout).places if layout.find(place) is None]
+
+    def go_to_rack(self, rest: str) -> None:
+        """Show a rack in Power."""
+        self.list_rows(f"racks {quoted(checked('rack', rest, self.rack_names()))}")
 
     def list_top(self, rest: str, *, descending: bool) -> None:
         """List the chips with the highest or lowest values of a metric."""
