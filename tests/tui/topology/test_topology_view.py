@@ -122,6 +122,28 @@ async def test_the_list_is_sorted_and_filtered_and_other_tabs_have_the_rings() -
         assert len(view(pilot).export().rows) == 192
 
 
+async def test_listed_links_of_a_job_are_those_of_all_its_instances() -> None:
+    """`:list links` counts links by UltraServer; a filter of one list ends with it."""
+    feed = fed()
+    feed.jobs = {"train": (US,), "serve": ("uc1/us-0002/trn2u-0002-3",)}
+    feed.describe()
+    feed.tick()
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        pilot.app.go("uc1/standalone/trn2-0001", TOPOLOGY)
+        await pilot.telemetry(feed)
+        for job, place, links in (
+            ("train", US, "190 of 192 up, 1 down, 1 slow"),
+            ("serve", "uc1/us-0002", "192 of 192 up"),
+        ):
+            await pilot.press("colon", *f"list links job={job}", "enter", telemetry=feed)
+            assert [row.address for row in view(pilot).domains.rows] == [place]
+            assert f"Links of /job={job}: 1 listed, {links}" in pilot.text()
+        await pilot.press("slash", *"down>0", "enter", "enter", telemetry=feed)
+        assert len(view(pilot).links.rows) == 192
+        await pilot.press("slash", *"share<90", "enter", "underscore", telemetry=feed)
+        assert len(view(pilot).domains.rows) == 3
+
+
 async def test_problems_and_alerts_of_links_open_here() -> None:
     feed = fed()
     async with running(fleet_app(feed), size=(120, 40)) as pilot:

@@ -229,7 +229,8 @@ class RowActions(TimeKeys):
         what, _, query = rest.partition(" ")
         what = checked("list", what, (*FLAT_LISTS, *LISTS))
         if what in LISTS:
-            self.go(self.page.place, LISTS[what])
+            # The links of the fleet are counted by UltraServer: there may be millions.
+            self.go("" if what == "links" else self.page.place, LISTS[what])
             if what == "racks" and isinstance(self.page, power_view()):
                 self.page.kind = RACKS
             if query:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
+
 from trnfleet.domain.address import Level
 from trnfleet.domain.filters.columns import Column, Columns, Kind
-from trnfleet.domain.filters.language import EVERYTHING
+from trnfleet.domain.filters.language import EVERYTHING, Filter
 from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.problems import texts
@@ -17,6 +19,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import in_room
 from trnfleet.tui.keys import bind
+from trnfleet.tui.state.chip_table import ChipTable
 from trnfleet.tui.topology.reading import LinkRow, TopologyReading
 from trnfleet.tui.topology.torus import link_glyph, link_style, rate_text
 from trnfleet.tui.widgets.cells import Parts, fit, right, width_of
@@ -201,15 +204,30 @@ class DomainList(RowList[str, DomainRow]):
         if links is None:
             self.put(())
             return
-        chosen = dict.fromkeys(links.worst(LIMIT).tolist())
+        jobs, others = self._split()
         total = len(links.starts)
-        for domain in range(total):
-            if len(chosen) >= LIMIT:
-                break
-            chosen.setdefault(domain)
-        self.left_out = total - len(chosen)
-        rows = [self._domain_row(links, domain) for domain in chosen]
-        self.put([row for row in rows if self.wanted.keeps(row)] if self.wanted else rows)
+        chosen = [*dict.fromkeys((*links.worst(total).tolist(), *range(total)))]
+        mask = jobs.mask(ChipTable(self._reading.context.monitor, self._reading.context.alerts))
+        if mask is not None:
+            instances = np.unique(links.layout.instance_of_chip[mask])
+            having = {*map(links.domain_at, instances.tolist())}
+            chosen = [domain for domain in chosen if domain in having]
+        rows = [self._domain_row(links, domain) for domain in chosen[:LIMIT]]
+        self.left_out = len(chosen) - len(rows)
+        self.put([row for row in rows if others.keeps(row)])
+
+    def _split(self) -> tuple[Filter, Filter]:
+        """Return the filter's terms about jobs, of which a row may have several, and the others."""
+        are_of_jobs = {term: Filter((term,)).columns == {"job"} for term in self.wanted.terms}
+        return (
+            Filter(tuple(term for term, is_of_jobs in are_of_jobs.items() if is_of_jobs)),
+            Filter(tuple(term for term, is_of_jobs in are_of_jobs.items() if not is_of_jobs)),
+        )
+
+    @property
+    def counts(self) -> LinkCounts:
+        """Numbers of links of the rows."""
+        return LinkCounts(*map(sum, zip(*(row.counts for row in self.rows), strict=True)))
 
     def _domain_row(self, links: FleetLinks, domain: int) -> DomainRow:
         reading = self._reading

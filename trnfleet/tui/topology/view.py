@@ -259,6 +259,9 @@ class TopologyView(FilteredView):
         if self._at and self.instance < 0:
             # It has left the fleet.
             self._wanted_place = self._at = ""
+        if not self.wanted.columns.issubset(self.columns().names):
+            # It is about columns of the other list.
+            self.filter("")
         if self._at and self.reading.links is not None:
             self.reading.choose(self.reading.links.domain_at(self.instance))
         self._read_lists()
@@ -395,6 +398,9 @@ class TopologyView(FilteredView):
             more = self.domains.left_out
             others = f"   {more:,} more are not listed" if more else ""
             text = f" Links of the fleet: {fleet.text}{others}"
+            if self.wanted:
+                listed = f"{plain(self.wanted.typed, 30)}: {len(self.domains.rows):,} listed"
+                text = f" Links of /{listed}, {self.domains.counts.text}{others}"
             self._tell([[(text, theme.HEAD)]], [])
             self.list_head.show(lambda width: [self.domains.head(width)])
             return
