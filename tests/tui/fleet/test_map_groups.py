@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from support.monitor.feed import Feed, standalone
+from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.alerts_scene import alerts_app, alerts_feed, chips_at
 from support.tui.pilot import fleet_app, running
 
@@ -29,6 +31,25 @@ async def test_groups_of_one_ultraserver_have_names_of_their_own(size: tuple[int
         await pilot.telemetry(feed)
         text = pilot.text()
         assert [text.count(f"{first:02}..{first + 3:02} ") for first in range(0, 36, 4)] == [1] * 9
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [((80, 24), " uc2…0001 "), ((240, 70), " uc2/us-0001 ")]
+)
+async def test_groups_of_two_clusters_with_one_name_have_their_cluster(
+    size: tuple[int, int], shown: str
+) -> None:
+    feed = fed(
+        ultraservers(1) + standalone(1) + ultraservers(1, "uc2"), {"train": ("uc2/us-0001",)}
+    )
+    async with running(fleet_app(feed), size=size) as pilot:
+        await pilot.telemetry(feed)
+        assert shown in pilot.text()
+        assert "…n2-0001 " in pilot.text() or " uc1/trn2-0001 " in pilot.text()
+        assert size[0] < 120 or "└ uc2/us-0001" in pilot.text()
+        await pilot.press("5", telemetry=feed)
+        await pilot.press("end", telemetry=feed)
+        assert size[0] < 120 or re.search(r"on +uc2/us-0001", pilot.text())
 
 
 async def test_names_of_groups_without_room_are_those_of_their_first_instances() -> None:

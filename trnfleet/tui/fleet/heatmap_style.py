@@ -13,7 +13,7 @@ import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 
-from trnfleet.domain.address import Level
+from trnfleet.domain.address import NO_NAMES, Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.quantities import NOT_AVAILABLE, counted, with_unit
 from trnfleet.domain.severity import BY_RANK, Severity
@@ -27,7 +27,7 @@ from trnfleet.tui.charts.stack import EIGHTHS
 from trnfleet.tui.fleet.heatmap_grid import MARGIN, MapGrid, Rect, Zoom
 from trnfleet.tui.fleet.heatmap_health import HEALTH, STATES, MapHealth, health_of
 from trnfleet.tui.fleet.heatmap_pixels import CODES, PixelCode, Scale, is_count
-from trnfleet.tui.format.addresses import without_start
+from trnfleet.tui.format.addresses import name_in_fleet, without_start
 from trnfleet.tui.metric_display import ramp_of
 from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.state.descriptors import Descriptions
@@ -546,10 +546,9 @@ class GroupLabels:
             layout.instances[index] for index in grid.instances_of(group)[[0, -1]].tolist()
         )
         path = first if layout.is_standalone[number] else layout.ultraservers[number]
-        name = path.rpartition("/")[2]
+        name = name_in_fleet(path, layout, NO_NAMES, width)
         if len(layout.clusters) > 1 and width >= 16:
-            name = f"{path.partition('/')[0]}/{name}"
-        name = plain(name)
+            name = plain(f"{path.partition('/')[0]}/{path.rpartition('/')[2]}")
         first, last = (plain(end.rpartition("/")[2].rpartition("-")[2]) for end in (first, last))
         if grid.is_part[group] and not layout.is_standalone[number]:
             part = f"{first}..{last}"

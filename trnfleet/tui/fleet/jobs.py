@@ -15,6 +15,7 @@ from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.monitor.store.last_known import LAST_KNOWN, last_known_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.format.addresses import name_in_fleet
 from trnfleet.tui.format.alerts import worst_of
 from trnfleet.tui.format.jobs import (
     LOOKS,
@@ -239,7 +240,8 @@ class JobList(FleetList["JobMessage"]):
         """Return a job's second line: cause of trouble, else place, and fault cost."""
         problem = problem_of(self._alerts.problems, job.job)
         names = self.monitor.ingest.names
-        first = names.segment(job.on[0])[:40] if job.on else ""
+        layout = self.monitor.store.layout
+        first = name_in_fleet(job.on[0], layout, names, 40)[:40] if job.on else ""
         whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
         if claimed is not None:
             busy = with_unit(claimed.nc_util_pct, "%")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trnfleet.domain.address import Names
+    from trnfleet.domain.layout import Layout
+
 
 def shortened(address: str, room: int) -> str:
     """Return the longest end of an address that fits, from a segment's beginning.
@@ -34,3 +40,17 @@ def last_segments(address: str) -> str:
     A broker's address is returned whole.
     """
     return address if "://" in address else "/".join(address.split("/")[-2:])
+
+
+def name_in_fleet(address: str, layout: Layout, names: Names, room: int) -> str:
+    """Return an address's last segment, with its cluster if another cluster has the same name.
+
+    Without room the beginning of the name is cut.
+    """
+    cluster, _, rest = address.partition("/")
+    name = names.segment(address)
+    others = (other for other in layout.clusters if other != cluster)
+    if not any(layout.find(f"{other}/{rest}") for other in others):
+        return name
+    whole = f"{cluster}/{name}"
+    return whole if len(whole) <= room else f"{cluster}{without_start(name, room - len(cluster))}"

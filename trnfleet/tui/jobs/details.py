@@ -33,7 +33,7 @@ from trnfleet.tui.charts import plot
 from trnfleet.tui.charts.axes import time_axis
 from trnfleet.tui.charts.chart import head
 from trnfleet.tui.charts.place import NO_STATE, ChartedPlace, ChartSource
-from trnfleet.tui.format.addresses import last_segments
+from trnfleet.tui.format.addresses import last_segments, name_in_fleet
 from trnfleet.tui.format.alerts import entries
 from trnfleet.tui.format.jobs import SLOW_PCT, look
 from trnfleet.tui.jobs.table import NOTHING, amount_text, amounts_of, cause_style
@@ -396,7 +396,8 @@ class JobDetails(LineView, can_focus=True):
         job = row.job
         assert job is not None  # noqa: S101  the caller has looked
         ingest = self._monitor.ingest
-        places = [plain(ingest.names.segment(place.rpartition("/")[2])) for place in job.on]
+        layout = self._monitor.store.layout
+        places = [name_in_fleet(place, layout, ingest.names, width) for place in job.on]
         more = f" and {len(places) - 3:,} more" if len(places) > 3 else ""
         facts = [
             ("state", plain(job.state) + (", last known" if row.is_last_known else "")),
