@@ -53,7 +53,8 @@ async def test_an_ultraserver_at_every_size(size: tuple[int, int]) -> None:
         assert size[0] < 120 or blank < size[1] / 4, "charts fill what the list leaves"
         await pilot.press("enter", telemetry=feed)
         shown = pilot.text()
-        assert not view(pilot).charts.display, "the drawing has the space"
+        assert view(pilot).charts.display is (size[1] > 40), "drawing and bad links come first"
+        assert size[1] <= 40 or re.search(r"/chip03  chip +─.*link tx ", shown, re.DOTALL)
         assert "190 of 192 up, 1 down, 1 slow" in shown
         assert "0001-0 03:z_prev <-> 0001-3 03:z_next  down" in shown
         app = pilot.app
@@ -67,6 +68,7 @@ async def test_an_ultraserver_at_every_size(size: tuple[int, int]) -> None:
         assert "slow, below 85 %" in shown
         assert shown.count("[12]") == (4 if size[0] >= 240 else 1)
         assert ("Z hop" in shown) is (size[0] >= 120)
+        assert ("GB/s  instance > next, by chip" in shown) is (size[0] > 120)
         hops = [re.search(r" [0-3] > [0-3] ", line) for line in pilot.screen()]
         assert len({hop.start() for hop in hops if hop}) <= 1, "one column"
         assert all(len(line) <= size[0] for line in pilot.screen())

@@ -86,6 +86,11 @@ class LinkList(RowList[int, LinkRow]):
             rows = [row for row in rows if self.wanted.keeps(row)]
         self.put(sorted(rows, key=self._rank))
 
+    @property
+    def bad(self) -> int:
+        """Number of rows with links that are not up, or with a problem."""
+        return sum(row.state is not LinkState.UP or row.problem is not None for row in self.rows)
+
     def _rank(self, row: LinkRow) -> tuple[float, ...]:
         share = math.inf if math.isnan(row.share) else row.share
         ranks: dict[str, tuple[float, ...]] = {

@@ -277,9 +277,9 @@ def ring_lines(reading: TopologyReading, instances: Sequence[int], width: int) -
     label = 7
     cells = 3 if label + 3 * kind.chips + 6 <= width else 2
     numbers = "".join(right(f"{chip:02d}", cells) for chip in range(kind.chips))
-    made: list[Parts] = [
-        [(f" {'Z hop':{label - 1}}", theme.QUIET), (f"{numbers}  GB/s", theme.QUIET)]
-    ]
+    head = f" {'Z hop':{label - 1}}{numbers}  GB/s"
+    words = "  instance > next, by chip"
+    made: list[Parts] = [[(head + words * (len(head + words) <= width), theme.QUIET)]]
     for place, instance in enumerate(instances):
         first = int(layout.chip_start[instance])
         end = between.ends[place % between.members][-1]

@@ -54,6 +54,7 @@ from trnfleet.tui.view import (
     FilteredView,
     View,
     filter_keys,
+    in_steps,
     tab_keys,
 )
 from trnfleet.tui.widgets.bar import Bar, justified, tab_parts
@@ -155,9 +156,12 @@ class TopologyView(FilteredView):
 
     @property
     def subject(self) -> Subject:
+        return of_place(self.context.alerts, self._under_cursor)
+
+    @property
+    def _under_cursor(self) -> str:
         picked = self.domains.picked
-        place = self._at or ("" if picked is None else picked.address)
-        return of_place(self.context.alerts, place)
+        return self._at or ("" if picked is None else picked.address)
 
     def show_place(self, address: str) -> None:
         """Show an address; `…/chip06:west` puts the cursor on that link.
@@ -309,17 +313,19 @@ class TopologyView(FilteredView):
         ):
             if widget.has_class("away") is is_shown:
                 widget.set_class(not is_shown, "away")
-        spare = rows - max(LEAST_LIST, len(self.domains.rows))
-        has_charts = is_fleet and self.size.width >= CHARTS_FROM
-        self.charts.lend(spare if has_charts else 0)
+        # Links that are up are worth less than charts.
+        is_whole = is_fleet or self.wanted or self.tab == LIST
+        shown = self.domains.rows if is_fleet else self.links.rows
+        listed = len(shown) if is_whole else max(2 * LEAST_LIST, in_steps(self.links.bad))
+        has_charts = self.size.width >= CHARTS_FROM
+        self.charts.lend(rows - drawn - max(LEAST_LIST, listed) if has_charts else 0)
         if drawn:
             # Textual lays out again only where that is another number.
             self.board.styles.height = drawn
 
     def _charted(self) -> ChartedPlace | None:
-        """Return the UltraServer or instance under the list's cursor."""
-        picked = self.domains.picked
-        return None if picked is None else ChartedPlace(self.context, picked.address)
+        """Return the chip, UltraServer or instance under the cursor."""
+        return ChartedPlace(self.context, self._under_cursor) if self._under_cursor else None
 
     def drawn(self, width: int) -> list[Parts]:
         """Return the lines of the drawing."""
