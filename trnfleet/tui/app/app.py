@@ -147,7 +147,7 @@ def keys_of_views() -> Iterator[tuple[str, list[Binding]]]:
         view = entry.kind()
         room = view.__module__.rpartition(".")[0]
         kinds = [kind for kind in _kinds(Widget) if kind.__module__.startswith(f"{room}.")]
-        kinds.sort(key=lambda kind: not issubclass(kind, view))
+        kinds.sort(key=lambda kind: (not issubclass(kind, view), kind.__module__, kind.__name__))
         yield entry.title, [binding for kind in kinds for binding in bindings_of(kind)]
 
 
