@@ -129,6 +129,12 @@ async def test_a_silence_with_its_preview() -> None:
         assert "No silences." not in pilot.text()
         await pilot.press("escape", "x")
         await pilot.pause()
+        assert 'x again expires severity="critical"' in pilot.screen()[4]
+        assert len(publisher.sent) == 1
+        await pilot.press("down", "x")
+        assert len(publisher.sent) == 1, "it asks again after another key"
+        await pilot.press("x")
+        await pilot.pause()
         await pilot.telemetry(feed)
         assert "No silences." in pilot.text()
         assert feed.monitor.alerts.counts().critical == 3
@@ -312,8 +318,9 @@ async def test_a_screen_that_only_reads() -> None:
                 await pilot.press(key)
                 assert READ_ONLY in pilot.text(), key
                 assert not alerts_view(app).actions.ack_form.is_open
-                await pilot.press("down", "home")
+                await pilot.press(*(("down", "home") if key == "x" else ("escape",)))
                 assert READ_ONLY not in pilot.text(), key
+                assert alerts_view(app).list.has_focus
 
 
 async def test_texts_of_others_are_shown_plainly() -> None:

@@ -194,14 +194,18 @@ async def test_a_acknowledges_what_the_cursor_is_on() -> None:
 
 @pytest.mark.parametrize("key", ["a", "z"])
 async def test_where_nothing_can_be_written(key: str) -> None:
-    """A read-only screen shows how it could write, in every view."""
+    """A read-only screen shows how it could write, in every view; a note runs no keys."""
     feed = burning()
     app, _ = alerts_app(feed, can_write=False)
     async with running(app, size=(120, 40)) as pilot:
         for view in "12479":
-            await pilot.press(view, key)
-            assert READ_ONLY in pilot.screen()[-1], view
-            assert not app.actions.is_open
+            await pilot.press(view, key, *"q 3")
+            assert READ_ONLY in pilot.text(), view
+            assert "not sent: q 3" in pilot.text()
+            await pilot.press("enter")
+            assert READ_ONLY not in pilot.text(), view
+            assert app.entry.key == view
+            assert not app.page.query("AskLine.-shown")
 
 
 async def test_keys_without_a_meaning() -> None:

@@ -25,6 +25,7 @@ from trnfleet.tui.format.alerts import preview_text, where_text
 from trnfleet.tui.keys import key_label
 from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.widgets.form import EntryForm, FieldSpec
+from trnfleet.tui.widgets.prompt import AskLine
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
@@ -91,6 +92,7 @@ class AlertActions(Vertical):
                 ],
             ]
         )
+        self.refused = AskLine(self._dismiss)
         self._subjects: list[Alert] = []
         """The alerts to acknowledge, as they were when the form was opened."""
         self._being_written: set[tuple[EntryForm, int]] = set()
@@ -101,6 +103,7 @@ class AlertActions(Vertical):
         """Put the forms below each other."""
         yield self.ack_form
         yield self.silence_form
+        yield self.refused
 
     @property
     def is_open(self) -> bool:
@@ -108,7 +111,7 @@ class AlertActions(Vertical):
 
         It then has the focus.
         """
-        return self.ack_form.is_open or self.silence_form.is_open
+        return self.ack_form.is_open or self.silence_form.is_open or self.refused.is_open
 
     # What people ask for
 
@@ -117,9 +120,8 @@ class AlertActions(Vertical):
 
         Return the reason if refused, empty if opened.
         """
-        refusal = self._refusal()
-        if refusal:
-            return refusal
+        if self.refusal:
+            return self._refuse()
         firing = [alert for alert in alerts if alert.is_active and alert.fired_ns is not None]
         if firing and (cells := cells_text(firing)):
             return cells
@@ -143,9 +145,8 @@ class AlertActions(Vertical):
             alerts: Alerts to silence. Empty for a silence from scratch.
             matchers: Initial matchers without alerts.
         """
-        refusal = self._refusal()
-        if refusal:
-            return refusal
+        if self.refusal:
+            return self._refuse()
         if alerts and (cells := cells_text(alerts)):
             return cells
         subject = of_alerts(self.context.alerts, alerts)
@@ -161,10 +162,9 @@ class AlertActions(Vertical):
 
         Return the reason if refused, empty if started.
         """
-        refusal = self._refusal()
         operator = self.context.operator
-        if refusal or operator is None:
-            return refusal
+        if self.refusal or operator is None:
+            return self.refusal
         if alerts and (cells := cells_text(alerts)):
             return cells
         silences = self._monitor.alerts.silences
@@ -177,19 +177,29 @@ class AlertActions(Vertical):
         )
         return ""
 
-    def end(self, silence: Silence | None) -> str:
-        """End a silence, if any.
+    def end(self, silence: Silence) -> str:
+        """End a silence.
 
         Return the reason if refused, empty if started.
         """
-        refusal = self._refusal()
         operator = self.context.operator
-        if not refusal and operator is not None and silence is not None:
+        if not self.refusal and operator is not None:
             self._write(operator.expire(silence), "silence expired")
-        return refusal
+        return self.refusal
 
-    def _refusal(self) -> str:
-        """Return the reason why nothing can be written now; empty for none."""
+    def _refuse(self) -> str:
+        """Show why nothing can be written, above a field for the keys typed as a note."""
+        self.refused.ask("not sent", self._dismiss)
+        self.refused.refuse(self.refusal)
+        return ""
+
+    def _dismiss(self, _note: str = "") -> None:
+        self.refused.close()
+        self.post_message(self.Closed())
+
+    @property
+    def refusal(self) -> str:
+        """The reason why nothing can be written now; empty for none."""
         playback = self.context.playback
         operator = self.context.operator
         if playback is not None and playback.shows_past:

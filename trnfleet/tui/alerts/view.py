@@ -399,7 +399,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         bind("sort", "sort", f"sort: {', '.join(SORTS)}"),
         bind("acknowledge", "acknowledge", "acknowledge"),
         bind("silence", "silence", "silence (preview of matches)"),
-        bind("take-back", "take_back", "unacknowledge, or expire a silence"),
+        bind("take-back", "take_back", "unacknowledge; twice: expire a silence"),
         bind("moment", "moment", "pause where it has just fired"),
         bind("details", "details", "more or less room for the details, what changed too"),
         *filter_keys(
@@ -665,13 +665,22 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         self._write()
 
     def action_take_back(self) -> None:
-        """Withdraw an acknowledgement, or expire a silence."""
+        """Withdraw an acknowledgement, or expire a silence after a second press."""
         if self.tab == SILENCES:
-            refusal = self.actions.end(self.silences.picked)
+            refusal = self._expire(self.silences.picked)
         else:
             refusal = self.actions.withdraw(self.picked_alerts)
         if refusal:
             self.tell(refusal)
+
+    def _expire(self, silence: Silence | None) -> str:
+        """Ask for a second press, or expire a silence; return the note for the first line."""
+        if silence is None:
+            return ""
+        again = f"{key_label('take-back')} again expires {plain(' '.join(map(str, silence.matchers)), 60)}"
+        if self.actions.refusal or self.note == again:
+            return self.actions.end(silence)
+        return again
 
     def action_moment(self) -> None:
         """Ask the app to go to the moment of the item under the cursor."""
