@@ -152,7 +152,7 @@ def sample(jobs: Jobs, store: Store, rollups: Rollups) -> dict[str, NDArray[np.f
         running_s = (message.step_time_s, message.ttft_s, message.tpot_s)
         if not is_known or message.state not in _STEPPING:
             running_s = (None, None, None)
-        step_s, ttft_s, tpot_s = (np.nan if each is None else each for each in running_s)
+        step_s, ttft_s, tpot_s = (np.nan if seconds is None else seconds for seconds in running_s)
         power_w = watts[number] if heard[number] > 0 else np.nan
         figures = (power_w, step_s, state if is_known else np.nan, ttft_s, tpot_s)
         samples[message.job] = np.array(figures)[:, None]

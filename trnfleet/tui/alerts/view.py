@@ -677,7 +677,8 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         """Ask for a second press, or expire a silence; return the note for the first line."""
         if silence is None:
             return ""
-        again = f"{key_label('take-back')} again expires {plain(' '.join(map(str, silence.matchers)), 60)}"
+        matchers = plain(" ".join(map(str, silence.matchers)), 60)
+        again = f"{key_label('take-back')} again expires {matchers}"
         if self.actions.refusal or self.note == again:
             return self.actions.end(silence)
         return again
