@@ -126,7 +126,7 @@ async def test_a_relay_that_cannot_know_clears_nothing(
     if case == "not all kept":
         monkeypatch.setattr("trnfleet.services.relay.passed.MOST_KEPT_BYTES", 10)
         await relay.service.pass_on(QueueSource([job("there", HOST)], []))
-    relay.feed.monitor.link.retained_exactly = int(case == "withheld")
+    relay.feed.monitor.link.withheld = int(case == "withheld")
     await memory.run(LISTEN_S + SETTLED_S + 1.0)
     publisher = MqttPublisher(mosquitto.url, client_id="p")
     looking = clearings.clear_ended(relay.service, BrokerSession(mosquitto.url), "demo", hearing)

@@ -276,7 +276,7 @@ class MemorySource(_MemoryClient):
             self.requested.append(topic)
             retained = self._bus.retained.get(topic)
             if retained is not None and self.status.connected:
-                self.status.retained_exactly += 1
+                self.status.withheld += self._bus.withholds_retained
                 self.offer(retained)
 
     def _connected(self) -> None:

@@ -35,7 +35,7 @@ _SUMMED = (
     "oversize",
     "unsolicited",
     "retained",
-    "retained_exactly",
+    "withheld",
     "waiting",
     "waiting_bytes",
     "sent",

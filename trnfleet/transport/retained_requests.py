@@ -62,6 +62,8 @@ class RetainedRequests:
         self._answered = asyncio.Event()
         self._at_once = SUBSCRIBED_AT_ONCE
         self._most = MOST_AT_ONCE
+        self._retained: list[str] = []
+        """Topics of the current batch with a retained answer."""
         self._batch = 0
         """Topics of the current batch not refused by the broker."""
         self._subscribed: list[str] = []
@@ -89,8 +91,9 @@ class RetainedRequests:
         is_answer = envelope.topic in self._asked
         if envelope.retain:
             self._status.retained += not is_answer
-            self._status.retained_exactly += is_answer
         if is_answer:
+            if envelope.retain:
+                self._retained.append(envelope.topic)
             self._asked.discard(envelope.topic)
             if not self._asked:
                 self._answered.set()
@@ -139,6 +142,7 @@ class RetainedRequests:
         for topic in batch:
             del self._pending[topic]
         self._asked = set(batch)
+        self._retained = []
         self._answered.clear()
         # What telemetry's QoS is suffices: an answer that is lost is asked for again.
         refused, _ = await asyncio.gather(
@@ -165,7 +169,29 @@ class RetainedRequests:
             raise LinkDown(why_ended(connection.ended))
         missing = len(self._asked)
         self._asked.clear()
+        if self._retained and not self._status.retained:
+            await self._count_withheld(connection)
         return len(batch) - len(refused) - missing
+
+    async def _count_withheld(self, connection: Connection) -> None:
+        """Count the answers as withheld if a wildcard brings none of them.
+
+        They may also have been published, and lost, after the subscriptions with wildcards.
+
+        Raises:
+            LinkDown: the connection ended, or the broker did not answer.
+        """
+        if not self._status.withheld:
+            wildcard = f"{self._retained[0]}/#"
+            refused = await connection.subscribe([(wildcard, 0)])
+            for _ in range(round(ANSWER_S / GAP_S)):
+                if refused or self._status.retained or connection.ended.done():
+                    break
+                await self._clock.sleep(GAP_S)
+            await connection.unsubscribe([wildcard])
+            if refused or self._status.retained:
+                return
+        self._status.withheld += len(self._retained)
 
     async def _await_answers(self, connection: Connection) -> None:
         """Wait for all messages of a batch, or until no more come.

@@ -125,8 +125,8 @@ class LinkStatus:
     """Messages on topics without a subscription, dropped."""
     retained: int = 0
     """Retained messages that subscriptions gave."""
-    retained_exactly: int = 0
-    """Retained messages received only on request of their exact topics."""
+    withheld: int = 0
+    """Retained messages that the broker gives for their exact topics, but not for wildcards."""
     refused_topics: set[str] = field(default_factory=set)
     """Requested exact topics (`Source.request_retained`) refused by the broker on this connection.
     It is unknown whether it retains them."""
@@ -198,7 +198,7 @@ class LinkStatus:
         """Whether the broker apparently sends no retained messages to wildcard subscriptions."""
         if self.parts:
             return any(part.withholds_retained for part in self.parts)
-        return self.retained_exactly > 0 and not self.retained
+        return self.withheld > 0 and not self.retained
 
 
 class Stored(NamedTuple):

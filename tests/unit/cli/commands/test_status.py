@@ -167,7 +167,7 @@ async def test_two_processes_with_one_client_id() -> None:
 def test_a_broker_that_withholds_is_named(feed: Feed) -> None:
     """Where wildcards get no retained messages, silences are not none but unknown."""
     assert "broker" not in said(feed)
-    feed.monitor.link.retained_exactly = 3
+    feed.monitor.link.withheld = 3
     assert (
         "broker          alerts, silences and acknowledgements are not known: the broker sent no"
         in said(feed)

@@ -76,7 +76,7 @@ async def test_what_a_broker_may_withhold_is_not_cleared_on_the_top(*, withheld:
     It stays if the cell's broker returns nothing retained to wildcards.
     """
     feed = Feed(ultraservers(1))
-    feed.monitor.link.retained_exactly = int(withheld)
+    feed.monitor.link.withheld = int(withheld)
     passed = PassedAlerts(IDENTITY)
     passed.note_top(fingerprint(1), b"{}")
     passed.hear(feed.clock.monotonic_s(), sees_cell=True)
