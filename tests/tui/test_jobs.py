@@ -183,7 +183,7 @@ async def test_details_tell_causes_steps_chips_and_serving() -> None:
         assert re.search(r"63 others|58 others", pilot.text())
         view(pilot.app).table.point_at("serve")
         await pilot.pause()
-        assert re.search(r"TTFT +0\.50 s +limit 2\.00 s", pilot.text())
+        assert re.search(r"TTFT +500 ms +limit 2\.00 s", pilot.text())
         assert re.search(r"tokens a USD +n/a", pilot.text()), "its instances have no price"
         assert "Slowest chips" not in pilot.text()
         view(pilot.app).table.point_at("")
@@ -205,7 +205,7 @@ async def test_latencies_have_percentiles_of_the_time_that_served() -> None:
         view(pilot.app).table.point_at("serve")
         await pilot.pause()
         assert re.search(r"TTFT +1\.50 s +limit 2\.00 s", pilot.text())
-        assert "p50 0.50 s  p90 1.50 s  p99 1.50 s" in pilot.text()
+        assert "p50 500 ms  p90 1.50 s  p99 1.50 s" in pilot.text()
 
 
 @pytest.mark.parametrize(("ttft_s", "style"), [(1.9, theme.BASE), (2.1, WARNING)])

@@ -13,7 +13,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.goodput import SERVING, TimeCause
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.domain.quantities import NOT_AVAILABLE, bare, counted, with_unit
+from trnfleet.domain.quantities import NOT_AVAILABLE, bare, counted, duration, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.freshness import Freshness
 from trnfleet.monitor.goodput_report import (
@@ -363,15 +363,15 @@ class JobDetails(LineView, can_focus=True):
             made.append(
                 (
                     (fit(name, _LABEL), theme.QUIET),
-                    (f"{with_unit(time_s, 's'):>10}", style),
-                    (f"  limit {with_unit(limit_s, 's')}", theme.QUIET),
+                    (f"{_latency(time_s):>10}", style),
+                    (f"  limit {_latency(limit_s)}", theme.QUIET),
                 )
             )
             means = history.job_track(row.key, key, span_s).last(span_s).mean
             means = means[np.isfinite(means)]
             if len(means):
                 shares = zip((50, 90, 99), np.percentile(means, (50, 90, 99)), strict=True)
-                words = "  ".join(f"p{share} {with_unit(mean, 's')}" for share, mean in shares)
+                words = "  ".join(f"p{share} {_latency(mean)}" for share, mean in shares)
                 made.append(((fit(f"  {words}", width), theme.QUIET),))
         for name, value in (
             ("batch", bare(job.batch, "")),
@@ -489,6 +489,11 @@ class JobDetails(LineView, can_focus=True):
         if not told:
             made.append((("no event and no alert of it", theme.QUIET),))
         return made
+
+
+def _latency(seconds: float | None) -> str:
+    """Return a latency, below a second in milliseconds."""
+    return duration(seconds) if seconds is not None and seconds < 1 else with_unit(seconds, "s")
 
 
 def _share(value: float | None) -> str:
