@@ -239,6 +239,18 @@ async def test_states_share_the_axis_of_step_times() -> None:
         assert chart.index(found[1]) < chart.index("now")
 
 
+async def test_a_job_s_power_is_that_of_its_only_place() -> None:
+    """Both charts have the same mean, also while the power changes."""
+    feed = await fed()
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.press("5", telemetry=feed)
+        feed.set("power_w", 480.0)
+        await pilot.telemetry(feed)
+        (of_job,) = re.findall(r"Power of the job (\S+) kW", pilot.text())
+        (of_place,) = re.findall(r"power (\S+) kW of 32\.0 kW", pilot.text())
+        assert of_job == of_place != "19.2"
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_cells_of_a_top_broker_are_listed_with_their_sum(size: tuple[int, int]) -> None:
     top = Top()

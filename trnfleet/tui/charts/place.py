@@ -534,8 +534,22 @@ class ChartSource(NamedTuple):
             below=self.states,
         )
         last = float(track.mean[-1]) if len(track.mean) else float("nan")
+        if key == POWER:
+            last = self._job_power_w()
         title = f"{'Step time' if key == STEP_TIME else 'Power'} of the job {with_unit(last, unit)}"
         return Trend(title, "", "", chart, (), note)
+
+    def _job_power_w(self) -> float:
+        """Return the power of the job's instances, as their rows in the tree have it."""
+        monitor = self.place.context.monitor
+        averages = self.place.context.frame.averages
+        placed = monitor.ingest.job_table.placed
+        is_ready = averages.rollups.ready and averages.generation == monitor.store.generation
+        if not is_ready or self.place.job not in placed:
+            return float("nan")
+        rows = np.flatnonzero(monitor.store.job_of == placed.index(self.place.job))
+        watts = BY_KEY[POWER].values(monitor.store, averages, Level.INSTANCE, rows)
+        return float(np.nansum(watts)) if np.isfinite(watts).any() else float("nan")
 
 
 def _state_of(context: UiContext, node: Node) -> FreshnessText | None:
