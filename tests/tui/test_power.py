@@ -166,7 +166,7 @@ async def test_the_least_headroom_comes_first_and_other_orders() -> None:
         assert names(pilot) == sorted(names(pilot))
         for order in (*SORTS, SORTS[0]):
             await pilot.press("s", telemetry=feed)
-            if view(pilot.app).order == order:
+            if view(pilot.app).sorted_list.order == order:
                 break
 
 

@@ -8,7 +8,7 @@ ticked. A view owns no timers and stores no rows across layout generations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from textual import on
 from textual.message import Message
@@ -73,6 +73,10 @@ class View(Widget):
     """
 
     DEFAULT_CSS = "View { width: 1fr; height: 1fr; background: $bg; }"
+    ORDERS: ClassVar[tuple[str, ...]] = ()
+    """Names of its sort orders."""
+    sorted_list: CursorList[Any]
+    """The list in one of these orders."""
 
     @dataclass
     class Open(Message):
@@ -168,17 +172,14 @@ class View(Widget):
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """Names of its sort orders; empty for a view with one order."""
-        return ()
-
-    @property
-    def order(self) -> str:
-        """The present sort order; empty for a view with one order."""
-        return ""
+        """Names of its present sort orders."""
+        return self.ORDERS
 
     def put_in_order(self, order: str) -> None:
         """Put the rows in one of `orders`, and paint them."""
-        raise NotImplementedError
+        self.sorted_list.order = order
+        self.tick()
+        self.sorted_list.to_top()
 
     def action_sort_by(self, order: str) -> None:
         """Sort by one of the orders."""
@@ -188,7 +189,8 @@ class View(Widget):
         """Put the rows in the next order."""
         orders = self.orders
         if orders:
-            self.put_in_order(orders[(orders.index(self.order) + 1) % len(orders)])
+            place = orders.index(self.sorted_list.order)
+            self.put_in_order(orders[(place + 1) % len(orders)])
 
     def show_place(self, address: str) -> None:
         """Move the cursor to an address, or to its nearest visible ancestor.

@@ -250,7 +250,7 @@ async def test_the_order() -> None:
             ["throttled", "overheated"],
             ["throttled", "overheated"],
         ]
-        assert alerts_view(app).order == "severity"
+        assert alerts_view(app).list.order == "severity"
 
 
 async def test_help_knows_the_view() -> None:

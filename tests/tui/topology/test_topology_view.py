@@ -119,7 +119,7 @@ async def test_the_list_is_sorted_and_filtered_and_other_tabs_have_the_rings() -
         await pilot.press("slash", *"down", "enter", telemetry=feed)
         assert [row.kind for row in view(pilot).links.rows] == ["Z"]
         await pilot.press("escape", "s", "s", "s", telemetry=feed)
-        assert view(pilot).order == "place"
+        assert view(pilot).sorted_list.order == "place"
         assert view(pilot).links.rows[0].text == "0001-0 00:north <-> 12:south"
         assert len(view(pilot).export().rows) == 192
 

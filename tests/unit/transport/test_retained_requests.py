@@ -25,11 +25,9 @@ TOPICS = [f"node/{number:04d}" for number in range(1_000)]
 
 
 class Broker:
-    """A broker connection with a limit on filters and some retained messages."""
+    """A broker connection with a limit on filters, and retained messages for no wildcards."""
 
-    def __init__(
-        self, retained: Sequence[str] = TOPICS, most: int = 10_000, *, withholds: bool = True
-    ) -> None:
+    def __init__(self, retained: Sequence[str] = TOPICS, most: int = 10_000) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.batches: list[int] = []
         self.subscribed: set[str] = set()
@@ -37,7 +35,6 @@ class Broker:
         self.requests: RetainedRequests | None = None
         self._retained = set(retained)
         self._most = most
-        self._withholds = withholds
 
     async def subscribe(
         self, topics: Sequence[tuple[str, int]], at_once: int = SUBSCRIBED_AT_ONCE
@@ -48,9 +45,7 @@ class Broker:
             self.ended.set_result("protocol error")
             raise LinkDown("protocol error")
         self.subscribed |= {topic for topic, _ in topics}
-        if topics[0][0].endswith("/#"):
-            topics = [] if self._withholds else [(topics[0][0].removesuffix("/#"), 0)]
-        else:
+        if not topics[0][0].endswith("/#"):
             self.batches.append(len(topics))
         for topic, _ in topics:
             if topic in self._retained - self.refused and self.requests is not None:
@@ -191,16 +186,6 @@ async def test_retained_messages_of_wildcards_are_told_apart(clock: ManualClock)
         requests.add(TOPICS[:1])
         await clock.advance(1.0)
     assert (status.retained, status.withheld, status.withholds_retained) == (1, 0, False)
-
-
-async def test_a_message_that_was_lost_is_not_withheld(clock: ManualClock) -> None:
-    """It was published after the subscriptions with wildcards, so none of them gave it."""
-    broker = Broker(withholds=False)
-    async with asking(clock, broker) as (requests, status):
-        requests.add(TOPICS[:3])
-        await clock.advance(2 * ANSWER_S)
-    assert (status.retained, status.withheld, status.withholds_retained) == (1, 0, False)
-    assert broker.subscribed == set()
 
 
 async def test_a_request_whose_answer_is_lost_is_made_again() -> None:

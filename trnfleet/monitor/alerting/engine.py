@@ -165,10 +165,6 @@ class Alerts:
         """
         return self.cells.leaves_out(alert, self.instant.now_ns)
 
-    def recently_resolved(self) -> list[Alert]:
-        """Return recently resolved alerts, the latest first."""
-        return list(reversed(self._store.resolved))
-
     def find(self, fingerprint: str) -> Alert | None:
         """Return an active or recently resolved alert.
 

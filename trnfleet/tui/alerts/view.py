@@ -392,6 +392,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
     AlertsView > #alert-body { height: 1fr; layout: vertical; }
     AlertsView > #alert-body > #alert-side { height: 1fr; min-height: 4; width: 1fr; layout: vertical; }
     """  # noqa: E501
+    ORDERS = SORTS
     BINDINGS: ClassVar[list[BindingType]] = [
         *tab_keys(", ".join(TABS)),
         bind("open-group", "expand", "open or collapse alerts of one rule"),
@@ -412,11 +413,12 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
 
     def __init__(self, context: UiContext) -> None:
         self.list = AlertList(context.alerts)
+        self.sorted_list = self.list
         self.silences = SilenceList(context.alerts)
         self.history = HistoryList(context.alerts)
         lists = (self.list, self.list, self.silences, self.history)
         super().__init__(context, dict(zip(TABS, lists, strict=True)))
-        self._order = SORTS[0]
+        self.list.order = SORTS[0]
         self.note = ""
         """The note in the first line, until the cursor moves or for a while."""
         self._note_s = 0.0
@@ -528,7 +530,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         key = (
             snapshot.revision,
             self.tab,
-            self._order,
+            self.list.order,
             self.pattern,
             frozenset(self._opened),
             alerts.happened,
@@ -553,7 +555,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         left = self._query.alerts(only_unhandled=self.tab == ACTIVE)
         self.list.shows_status = self.tab == ALL
         self.list.words = words
-        self.list.put(arrange(in_order(left, self._order), self._opened))
+        self.list.put(arrange(in_order(left, self.list.order), self._opened))
 
     # The first lines
 
@@ -581,7 +583,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
             return with_doubt(tabs, error, width)
         others = self.context.fleets.beside(self.context)
         words = filter(None, (word_text(word, ""), blind_text(self.context.alerts.coverage)))
-        return with_order(tabs, self.tab, self._order, width, "  ".join(words), others)
+        return with_order(tabs, self.tab, self.list.order, width, "  ".join(words), others)
 
     def _match_count(self) -> int:
         """Count the matches, including collapsed ones."""
@@ -598,20 +600,6 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         self._write()
 
     # Keys
-
-    @property
-    def orders(self) -> tuple[str, ...]:
-        """The orders that `s` goes through."""
-        return SORTS
-
-    @property
-    def order(self) -> str:
-        return self._order
-
-    def put_in_order(self, order: str) -> None:
-        self._order = order
-        self.tick()
-        self.list.to_top()
 
     def action_expand(self) -> None:
         """Open or collapse a rule's alerts, also from one of them."""
@@ -748,7 +736,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         return columns_of(self.context.alerts.alerts.rules)
 
     def export(self) -> ExportTable:
-        return tab_table(self._query, self.context.alerts, self.tab, self._order)
+        return tab_table(self._query, self.context.alerts, self.tab, self.list.order)
 
     def take_filter(self, query: Filter) -> None:
         self._query.filter(query)

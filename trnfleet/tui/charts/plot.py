@@ -168,11 +168,6 @@ def cells_of(dots: Dots) -> Ints:
     return bits
 
 
-def bits_across(row: int) -> int:
-    """Return the bits of a cell with one full row of dots, 0 the topmost."""
-    return int(_WEIGHTS[row].sum())
-
-
 def row_runs(values: Ints) -> list[list[tuple[int, int, int]]]:
     """Return runs of equal values in each row: first place, end (exclusive), value."""
     firsts: list[list[int]] = [[0] for _ in values]

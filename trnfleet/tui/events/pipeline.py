@@ -276,7 +276,7 @@ class PublisherList(CursorList[str]):
         self._monitor = monitor
         self.wanted = EVERYTHING
         """The filter."""
-        self.sort = TROUBLE
+        self.order = TROUBLE
         self.table: PublisherTable | None = None
         """The publishers that the rows are of."""
         self._order = np.zeros(0, np.int64)
@@ -352,13 +352,13 @@ class PublisherList(CursorList[str]):
         return common_place([paths[int(instances[0])], paths[int(instances[-1])]])
 
     @property
-    def order(self) -> list[int]:
+    def listed(self) -> list[int]:
         """Rows of `table` left by the filter, in list order."""
         return [int(row) for row in self._order]
 
     def _read(self) -> None:
         table = self._monitor.pipeline().publishers
-        key = (table, self.wanted, self.sort)
+        key = (table, self.wanted, self.order)
         if key == self._of:
             return
         self._of = key
@@ -366,7 +366,7 @@ class PublisherList(CursorList[str]):
         rows = np.arange(len(table))
         if self.wanted:
             rows = rows[self.wanted.mask(PublisherColumns(table))]
-        self._order = ordered(table, rows, self.sort)
+        self._order = ordered(table, rows, self.order)
         self.sync()
 
 

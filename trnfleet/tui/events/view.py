@@ -307,6 +307,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
     def __init__(self, context: UiContext) -> None:
         self.list = EventList(context.monitor, shows_past=lambda: context.shows_past)
         self.publishers = PublisherList(context.monitor)
+        self.sorted_list = self.publishers
         self.brokers = BrokerList(context.monitor)
         lists = (self.list, self.publishers, self.brokers)
         super().__init__(context, dict(zip(TABS, lists, strict=True)))
@@ -395,15 +396,6 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         Events are always in order of time.
         """
         return SORTS if self.tab == PUBLISHER_TAB else ()
-
-    @property
-    def order(self) -> str:
-        return self.publishers.sort
-
-    def put_in_order(self, order: str) -> None:
-        self.publishers.sort = order
-        self.tick()
-        self.publishers.to_top()
 
     def _facts(self, health: PipelineHealth) -> list[Fact]:
         """Return the details of the item under the cursor of a pipeline tab."""
@@ -517,7 +509,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
             style = theme.SEVERITY_STYLE[worst.severity]
             return justified(parts, [(fit(text, min(room, len(text))), style)], width, theme.BASE)
         order: Parts = (
-            [(f"sort: {self.publishers.sort} ", theme.QUIET)] if self.tab == PUBLISHER_TAB else []
+            [(f"sort: {self.publishers.order} ", theme.QUIET)] if self.tab == PUBLISHER_TAB else []
         )
         return justified(parts, order, width, theme.BASE)
 
@@ -534,7 +526,7 @@ class EventsView(TabbedView["EventList | PublisherList | BrokerList"]):
         """Return the tab's list as a table."""
         table = self.publishers.table
         if self.tab == PUBLISHER_TAB and table is not None:
-            return publisher_table(table, self.publishers.order)
+            return publisher_table(table, self.publishers.listed)
         if self.tab == BROKER_TAB:
             return table_of(BROKER_COLUMNS, [BrokerRow(broker) for broker in self.brokers.rows])
         return event_table(self.list.row_key(number) for number in range(self.list.count))

@@ -68,6 +68,7 @@ class JobsView(FilteredView):
     JobsView.-alone JobTable { display: none; }
     JobsView.-alone JobDetails { display: block; height: 1fr; }
     """
+    ORDERS = SORTS
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("job-details", "details", "the job's details alone, and back"),
         bind("enter", "cause", "go to the cause of the job's loss, or to its place"),
@@ -80,6 +81,7 @@ class JobsView(FilteredView):
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
         self.table = JobTable(context)
+        self.sorted_list = self.table
         self.details = JobDetails(context, self.table)
         self.charts = PlaceCharts(context, self._charted)
         self._summary = Bar()
@@ -209,19 +211,6 @@ class JobsView(FilteredView):
         if action == "clear" and self.has_class(_ALONE):
             return True
         return super().check_action(action, parameters)
-
-    @property
-    def orders(self) -> tuple[str, ...]:
-        return SORTS
-
-    @property
-    def order(self) -> str:
-        return self.table.order
-
-    def put_in_order(self, order: str) -> None:
-        self.table.order = order
-        self.tick()
-        self.table.to_top()
 
     @on(CursorList.Changed)
     def _pointed(self, event: CursorList.Changed) -> None:

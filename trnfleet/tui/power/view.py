@@ -442,6 +442,7 @@ class PowerView(FilteredView):
     PowerList { height: 1fr; }
     PowerPanel { height: 1fr; overflow: hidden; }
     """
+    ORDERS = SORTS
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("sort", "sort", f"sort: {', '.join(SORTS)}"),
         *filter_keys("filter: part of a place or job, headroom<2kW & temp>70, used>90, !text"),
@@ -453,10 +454,11 @@ class PowerView(FilteredView):
         self.reader = PowerReader(context.monitor)
         self._capped = CappedPlaces()
         self.list = PowerList(context)
+        self.sorted_list = self.list
         self.panel = PowerPanel(context)
         self.kind = RACKS
         """How instances are grouped; one of `GROUPS`."""
-        self._order = SHARE
+        self.list.order = SHARE
         self.table: PowerTable | None = None
         self._energy: Energy | None = None
         self._matches = 0
@@ -520,19 +522,6 @@ class PowerView(FilteredView):
         self.list.tick()
         self.panel.tick()
         self._write()
-
-    @property
-    def orders(self) -> tuple[str, ...]:
-        return SORTS
-
-    @property
-    def order(self) -> str:
-        return self._order
-
-    def put_in_order(self, order: str) -> None:
-        self._order = order
-        self.tick()
-        self.list.to_top()
 
     def action_group(self) -> None:
         """Group by the next kind."""
@@ -643,7 +632,7 @@ class PowerView(FilteredView):
             self.kind,
             tuple(monitor.caps.items()),
             self.wanted,
-            self._order,
+            self.list.order,
         )
         now_s = self.clock.monotonic_s()
         newest = averages.samples[-1].at_s if averages.samples else averages.rollups.revision
@@ -682,14 +671,14 @@ class PowerView(FilteredView):
         """Return the numbers of the rows that the filter leaves, in order."""
         mask = self.wanted.mask(PowerRows(table, self.context))
         rows = np.flatnonzero((table.chips[:-1] > 0) & (True if mask is None else mask))
-        if self._order == NAME:
+        if self.list.order == NAME:
             return sorted(rows.tolist(), key=table.groups.places.__getitem__)
         values = {
             SHARE: table.used,
             POWER: table.watts,
             TEMPERATURE: table.hottest_c,
             EFFICIENCY: table.tflops_per_w,
-        }[self._order]
+        }[self.list.order]
         # What is not known comes last.
         return [*map(int, rows[np.argsort(-values[rows], kind="stable")])]
 
@@ -751,9 +740,10 @@ class PowerView(FilteredView):
         number = count(total)
         if len(self.list.rows) < self._matches:
             number = f"{count(len(self.list.rows))} of {count(self._matches)}"
+        order = self.list.order
         parts: Parts = [
             (f" {_NAMES[table.groups.kind]} ", theme.STRONG),
-            (f"{number}, {self._order}{' first' if self._order == SHARE else ''}", theme.QUIET),
+            (f"{number}, {order}{' first' if order == SHARE else ''}", theme.QUIET),
         ]
         window = duration(table.window_s)
         peak = (

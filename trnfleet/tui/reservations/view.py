@@ -57,6 +57,7 @@ class ReservationsView(FilteredView):
     TimelineView { height: 1fr; }
     ReservationDetails { display: none; }
     """
+    ORDERS = SORTS
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("left", "pan(-1)", "timeline: into the past"),
         bind("right", "pan(1)", "timeline: into the future"),
@@ -73,6 +74,7 @@ class ReservationsView(FilteredView):
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
         self.table = ReservationTable(context)
+        self.sorted_list = self.table
         self.timeline = TimelineView(context, self.table)
         self.details = ReservationDetails(context, self.table, self.timeline)
         self.charts = PlaceCharts(context, self._charted)
@@ -167,20 +169,6 @@ class ReservationsView(FilteredView):
         """Make a cell of the timeline longer (1) or shorter (-1)."""
         self.timeline.rezoom(min(max(self.timeline.zoom + step, 0), len(CELLS_S) - 1))
         self.tick()
-
-    @property
-    def orders(self) -> tuple[str, ...]:
-        """The orders that `s` goes through."""
-        return SORTS
-
-    @property
-    def order(self) -> str:
-        return self.table.order
-
-    def put_in_order(self, order: str) -> None:
-        self.table.order = order
-        self.tick()
-        self.table.to_top()
 
     @on(ReservationTable.Changed)
     def _pointed(self, event: ReservationTable.Changed) -> None:

@@ -124,6 +124,7 @@ class TopologyView(FilteredView):
         self.said = Bar()
         self.list_head = Bar(fill=lambda: theme.HEAD)
         self.links = LinkList(self.reading)
+        self.sorted_list = self.links
         self.domains = DomainList(self.reading)
         self.charts = PlaceCharts(context, self._charted)
         self.tab = TABS[0]
@@ -591,15 +592,6 @@ class TopologyView(FilteredView):
     @property
     def orders(self) -> tuple[str, ...]:
         return SORTS if self._at else ()
-
-    @property
-    def order(self) -> str:
-        return self.links.order
-
-    def put_in_order(self, order: str) -> None:
-        self.links.order = order
-        self.tick()
-        self.links.to_top()
 
     def columns(self) -> Columns:
         return LINK_COLUMNS if self._at else DOMAIN_COLUMNS

@@ -52,6 +52,8 @@ class CursorList(LineView, Generic[K]):
     A cursor on the first row of a feed has no key and stays on the newest row. Anywhere else the
     window moves with the cursor, so that the visible text stays in place.
     """
+    order: str
+    """How the rows are sorted, in a list with several orders."""
 
     class Changed(Message):
         """A key or click moved the cursor or changed its row."""

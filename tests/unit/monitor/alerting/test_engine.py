@@ -48,7 +48,6 @@ def test_the_course_of_an_alert() -> None:
     hot(bench, value=80.0)
     assert kinds(bench.play(4)) == [(11.0, "resolved", CHIP)]
     assert bench.alerts.active() == []
-    assert bench.alerts.recently_resolved() == [alert]
     assert bench.alerts.find(alert.fingerprint) is alert
     assert [each.kind for each in bench.alerts.history] == ["firing", "resolved"]
 

@@ -161,11 +161,3 @@ def test_scales_end_at_round_numbers(value: float, ceiling: float) -> None:
 def test_ticks_leave_room_for_their_labels() -> None:
     assert [axes.tick_every(300, cells, 4) for cells in (20, 40, 80, 200)] == [120, 60, 30, 15]
     assert axes.tick_every(10**9, 1, 4) == 365 * 86_400
-
-
-@pytest.mark.parametrize("row", range(plot.ROWS))
-def test_bits_across_are_those_of_a_row_of_dots(row: int) -> None:
-    """`bits_across` equals the bits of a cell with one full row of dots."""
-    dots = np.zeros((plot.ROWS, plot.COLUMNS), np.bool_)
-    dots[row] = True
-    assert plot.bits_across(row) == plot.cells_of(dots)[0, 0] > 0
