@@ -14,7 +14,7 @@ import psutil
 import pytest
 from support.processes.programs import Program
 from support.processes.text_screen import TextScreen
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosedOK, InvalidStatus
 from websockets.sync.client import connect
 
 from trnfleet.monitor.alerting.operator import READ_ONLY
@@ -106,12 +106,16 @@ def test_who_gets_in_and_what_a_page_may_do(served: Program, tmp_path: Path) -> 
         shows("[8 Alerts")
         press("z")
         shows(READ_ONLY)
+        # Keys go to the refused note until it is closed.
+        press("q")
+        shows("not sent: q")
+        press("\r")
         press("\x13")
         shows("this screen is read-only: it saves no files")
         assert len(server.children()) == 1
         press("q")
-        for _ in browser:
-            pass
+        with pytest.raises(ConnectionClosedOK):
+            shows("something after the app has ended")
     with connect(socket, origin=origin):  # type: ignore[arg-type]
         wait_until(server.children, "an app of its own")
     wait_until(lambda: not server.children(), "the app ends with its page")
