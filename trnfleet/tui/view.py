@@ -7,6 +7,7 @@ ticked. A view owns no timers and stores no rows across layout generations.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -242,17 +243,17 @@ class FilteredView(View):
         """The filter as it was typed; empty where everything is shown."""
         return self.wanted.typed
 
+    @abstractmethod
     def columns(self) -> Columns:
         """Return the columns for comparisons of rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_filter(self, query: Filter) -> None:
         """Apply a filter and paint."""
-        raise NotImplementedError
 
+    @abstractmethod
     def found_text(self) -> str:
         """Return how many the filter leaves, in words."""
-        raise NotImplementedError
 
     def filter(self, pattern: str) -> None:
         """Apply a typed filter.

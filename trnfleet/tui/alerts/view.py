@@ -400,7 +400,7 @@ class AlertsView(TabbedView["AlertList | SilenceList | HistoryList"]):
         bind("sort", "sort", f"sort: {', '.join(SORTS)}"),
         bind("acknowledge", "acknowledge", "acknowledge"),
         bind("silence", "silence", "silence (preview of matches)"),
-        bind("take-back", "take_back", "unacknowledge; twice: expire a silence"),
+        bind("take-back", "take_back", "unacknowledge, or expire a silence (press twice)"),
         bind("moment", "moment", "pause where it has just fired"),
         bind("details", "details", "more or less room for the details, what changed too"),
         *filter_keys(

@@ -400,13 +400,17 @@ class ChartSource(NamedTuple):
         store = self.place.context.monitor.store
         averages = self.place.context.frame.averages
         field = BY_KEY[key]
-        is_ready = self._is_chip or (
-            averages.rollups.ready and averages.generation == store.generation
-        )
+        is_ready = self._is_chip or self._has_averages
         if node is None or self.state is not None or not is_ready:
             return with_unit(None, field.unit)
         value = float(field.values(store, averages, node.level, np.array([node.number]))[0])
         return with_unit(value, field.unit) + (" now" if node.level is Level.CHIP else "")
+
+    @property
+    def _has_averages(self) -> bool:
+        averages = self.place.context.frame.averages
+        generation = self.place.context.monitor.store.generation
+        return averages.rollups.ready and averages.generation == generation
 
     @property
     def _is_chip(self) -> bool:
@@ -544,8 +548,7 @@ class ChartSource(NamedTuple):
         monitor = self.place.context.monitor
         averages = self.place.context.frame.averages
         placed = monitor.ingest.job_table.placed
-        is_ready = averages.rollups.ready and averages.generation == monitor.store.generation
-        if not is_ready or self.place.job not in placed:
+        if not self._has_averages or self.place.job not in placed:
             return float("nan")
         rows = np.flatnonzero(monitor.store.job_of == placed.index(self.place.job))
         watts = BY_KEY[POWER].values(monitor.store, averages, Level.INSTANCE, rows)

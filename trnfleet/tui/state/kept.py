@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from trnfleet import folders
@@ -85,9 +86,9 @@ class _KeptByFleet(Generic[T]):
                 raise ConfigError(f"{file}: {fleet}: {problem}")
         return by_fleet  # type: ignore[no-any-return]  # the loop has looked at all of it
 
+    @abstractmethod
     def _problem_of(self, value: object) -> str:
         """Return what is wrong with a fleet's value; empty for nothing."""
-        raise NotImplementedError
 
 
 class KeptCaps(_KeptByFleet[dict[str, float]]):
