@@ -377,9 +377,10 @@ class TopologyView(FilteredView):
         return Picture(self.reading, instance, gap, self.colour, self.cursor).lines()
 
     def _rings(self, members: list[int], instance: int, width: int) -> list[Parts]:
-        lines = ring_lines(self.reading, members, width)
-        nodes = node_lines(self.reading, members, instance, width)
-        return _beside([lines, nodes], _BESIDE) if width >= 2 * _BESIDE else [*lines, [], *nodes]
+        is_beside = width >= 2 * _BESIDE
+        lines = ring_lines(self.reading, members, _BESIDE if is_beside else width)
+        nodes = node_lines(self.reading, members, instance, width - _BESIDE * is_beside)
+        return _beside([lines, nodes], _BESIDE) if is_beside else [*lines, [], *nodes]
 
     def _legend(self, width: int) -> Parts:
         """Return what the glyphs on the screen mean."""
